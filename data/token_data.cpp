@@ -1,0 +1,164 @@
+#include "data/token_data.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "data/byte_tokenizer.h"
+
+namespace attnres {
+
+void TokenData::append(std::shared_ptr<const void> owner, std::span<const std::uint16_t> tokens) {
+  if (tokens.empty()) return;
+  pieces_.push_back({std::move(owner), tokens, size_});
+  size_ += tokens.size();
+}
+
+void TokenData::append(std::shared_ptr<const TokenShard> shard) {
+  append(shard, shard->tokens());
+}
+
+void TokenData::append(std::vector<std::uint16_t> tokens) {
+  auto owner = std::make_shared<std::vector<std::uint16_t>>(std::move(tokens));
+  append(owner, *owner);
+}
+
+const TokenData::Piece& TokenData::piece_of(std::size_t i) const {
+  const auto after = std::upper_bound(pieces_.begin(), pieces_.end(), i,
+                                      [](std::size_t x, const Piece& p) { return x < p.first; });
+  return *std::prev(after);
+}
+
+std::int32_t TokenData::operator[](std::size_t i) const {
+  const Piece& piece = piece_of(i);
+  return piece.tokens[i - piece.first];
+}
+
+void TokenData::copy(std::size_t first, std::size_t count, std::int32_t* out) const {
+  while (count > 0) {
+    const Piece& piece = piece_of(first);
+    const std::size_t begin = first - piece.first;
+    const std::size_t here = std::min(count, piece.tokens.size() - begin);
+    out = std::copy_n(piece.tokens.begin() + std::ptrdiff_t(begin), here, out);
+    first += here;
+    count -= here;
+  }
+}
+
+TokenData TokenData::part(std::size_t first, std::size_t count) const {
+  TokenData result;
+  for (const auto& piece : pieces_) {
+    const std::size_t begin = std::max(first, piece.first);
+    const std::size_t end = std::min(first + count, piece.first + piece.tokens.size());
+    if (begin < end)
+      result.append(piece.owner, piece.tokens.subspan(begin - piece.first, end - begin));
+  }
+  return result;
+}
+
+std::uint64_t TokenData::hash() const {
+  std::uint64_t hash = 14695981039346656037ull;
+  for (const auto& piece : pieces_)
+    for (const std::uint16_t token : piece.tokens) {
+      hash = (hash ^ (token & 255)) * 1099511628211ull;
+      hash = (hash ^ (token >> 8)) * 1099511628211ull;
+    }
+  return hash;
+}
+
+namespace {
+
+constexpr std::string_view kSeparator = "<|endoftext|>\n";
+
+std::string read_text(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path))
+    throw std::runtime_error(path.string() + ": is a folder; name a text file or a token shard");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error(path.string() + ": no such text or token file");
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (text.empty()) throw std::runtime_error(path.string() + ": is empty");
+  return text;
+}
+
+// One document's tokens, opened by the end-of-document token as in llm.c's shards.
+void append_document(std::string_view text, TokenData& data) {
+  if (text.empty()) return;
+  std::vector<std::uint16_t> tokens = {std::uint16_t(ByteTokenizer::kEndOfDocument)};
+  for (const unsigned char byte : text) tokens.push_back(byte);
+  data.append(std::move(tokens));
+}
+
+void append_text(const std::filesystem::path& path, TokenData& data) {
+  const std::string text = read_text(path);
+  std::string_view rest = text;
+  for (std::size_t at; (at = rest.find(kSeparator)) != std::string_view::npos;) {
+    append_document(rest.substr(0, at), data);
+    rest.remove_prefix(at + kSeparator.size());
+  }
+  append_document(rest, data);
+}
+
+DataSplit load_all(const std::vector<std::filesystem::path>& files, std::int32_t vocabulary) {
+  DataSplit data;
+  if (files.empty()) throw std::runtime_error("no data file was named");
+  const bool shards = is_token_shard(files.front());
+  for (const auto& path : files) {
+    if (is_token_shard(path) != shards)
+      throw std::runtime_error(path.string() + ": text and token shards cannot be mixed");
+    if (shards) data.train.append(std::make_shared<TokenShard>(path, vocabulary));
+    else append_text(path, data.train);
+  }
+  data.bytes = !shards;
+  data.vocabulary = shards ? vocabulary : ByteTokenizer::kVocabulary;
+  return data;
+}
+
+// Where the validation tokens begin: near nine tenths, at the kindest boundary there is.
+std::size_t cut_point(const TokenData& data, bool bytes) {
+  const std::size_t target = data.size() / 10 * 9;
+  if (!bytes) return target;
+  const std::size_t reach = data.size() / 50;
+  const auto nearest = [&](auto is_boundary) {
+    for (std::size_t d = 0; d <= reach; ++d)
+      for (const std::size_t at : {target - std::min(d, target - 1), target + d})
+        if (at > 1 && at + 1 < data.size() && is_boundary(at)) return at;
+    return std::size_t(0);
+  };
+  if (const auto at = nearest([&](std::size_t i) { return data[i] == ByteTokenizer::kEndOfDocument; }))
+    return at;
+  if (const auto at = nearest([&](std::size_t i) {
+        return data[i - 1] == '\n' && data[i - 2] == '\n' && data[i] != '\n';
+      }))
+    return at;
+  return target;
+}
+
+}  // namespace
+
+DataSplit load_data(const std::vector<std::filesystem::path>& train,
+                    const std::vector<std::filesystem::path>& validation,
+                    std::int32_t shard_vocabulary) {
+  DataSplit data = load_all(train, shard_vocabulary);
+  if (!validation.empty()) {
+    DataSplit held_out = load_all(validation, shard_vocabulary);
+    if (held_out.bytes != data.bytes)
+      throw std::runtime_error("training and validation data must both be text or both be shards");
+    data.validation = held_out.train;
+    return data;
+  }
+  const TokenData all = data.train;
+  const std::size_t cut = cut_point(all, data.bytes);
+  data.train = all.part(0, cut);
+  data.validation = all.part(cut, all.size() - cut);
+  return data;
+}
+
+DataSplit load_evaluation_data(const std::vector<std::filesystem::path>& files,
+                               std::int32_t shard_vocabulary) {
+  DataSplit data = load_all(files, shard_vocabulary);
+  data.validation = data.train;
+  return data;
+}
+
+}  // namespace attnres

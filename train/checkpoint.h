@@ -1,0 +1,53 @@
+// Checkpoints: a folder with config.json, model.safetensors, optimizer.safetensors, run.json and,
+// written last, complete.json with the size and hash of each.  The folder appears under its name
+// only when all of it is on disk, so a kill at any moment leaves the previous checkpoint newest.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "data/windows.h"
+#include "train/model.h"
+#include "train/run_config.h"
+
+namespace attnres {
+
+/// The state of a run between two steps, besides weights and moments.
+struct RunState {
+  Index step = 0;  ///< steps taken
+  DataPosition position;
+  RunConfig config;
+  std::string train_hash, validation_hash;  ///< of the token ids
+};
+
+/// RUN/checkpoints/step-00000200 and so on.
+std::filesystem::path checkpoint_path(const std::filesystem::path& run_folder, Index step);
+
+/// Writes a checkpoint of the run and removes all but the newest `state.config.keep`.
+void save_checkpoint(const std::filesystem::path& run_folder, Model& model, const RunState& state);
+
+/// Writes config.json and model.safetensors alone into a folder: a model without a run.
+void save_model(const std::filesystem::path& folder, const Parameters<float>& parameters);
+
+/// The newest checkpoint of a run whose files match its complete.json.  Every damaged one that is
+/// passed over is reported with what is wrong.
+std::optional<std::filesystem::path> newest_valid_checkpoint(
+    const std::filesystem::path& run_folder, const std::function<void(const std::string&)>& report);
+
+/// A folder that a person named: a checkpoint, a Hugging Face folder, or a run, whose newest valid
+/// checkpoint is meant.  Throws std::runtime_error if it is none of these.
+std::filesystem::path resolve_model_folder(const std::filesystem::path& folder);
+
+ModelConfig load_config(const std::filesystem::path& model_folder);
+
+/// Weights from model.safetensors, or from the shards that model.safetensors.index.json lists; any
+/// of F32, F16, BF16.  Throws naming a tensor that is missing, of another shape, or unknown.
+template <class Scalar>
+void load_parameters(const std::filesystem::path& model_folder, Parameters<Scalar>& parameters);
+
+/// The run's state; moments go into the model.
+RunState load_run(const std::filesystem::path& checkpoint, Model& model);
+
+}  // namespace attnres

@@ -1,0 +1,45 @@
+// The subcommands of `attnres`, and what they share: options, help, errors.
+#pragma once
+
+#include <cxxopts.hpp>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "train/model.h"
+
+namespace attnres {
+
+/// A mistake in how the program was called: exit status 2.  Everything else that fails exits 1.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A subcommand takes its own arguments (argv[0] is its name) and returns the exit status.
+int train_command(int argc, char** argv);
+int sample_command(int argc, char** argv);
+int eval_command(int argc, char** argv);
+int inspect_command(int argc, char** argv);
+int gradcheck_command(int argc, char** argv);
+int dump_command(int argc, char** argv);
+int init_command(int argc, char** argv);
+
+/// Parses; prints help with `examples` and returns nothing if --help was asked.  Throws UsageError
+/// for what does not parse and for arguments that no option takes.
+std::optional<cxxopts::ParseResult> parse(cxxopts::Options& options, int argc, char** argv,
+                                          const std::string& examples);
+
+/// The value of an option that must be given.  Throws UsageError naming it.
+std::string required(const cxxopts::ParseResult& arguments, const std::string& name);
+
+/// A model of a checkpoint, run or Hugging Face folder, for batches of the given shape; positions 0
+/// takes the longest that the model was trained for, at most 1024.
+std::unique_ptr<ReferenceModel> load_model(const std::string& folder, Index sequences,
+                                           Index positions);
+
+/// "bytes" or "shards": how the text of a model's data became ids, from its run.json; a model that
+/// has none is taken for a byte model if its vocabulary is the byte tokenizer's.
+std::string tokenizer_of(const std::string& folder, const ModelConfig& config);
+
+}  // namespace attnres

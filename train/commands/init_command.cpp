@@ -1,0 +1,40 @@
+// attnres init: a fresh model folder from a config.json.
+#include <cstdio>
+
+#include "train/checkpoint.h"
+#include "train/commands/command.h"
+#include "train/files.h"
+
+namespace attnres {
+
+int init_command(int argc, char** argv) {
+  cxxopts::Options options("attnres init", "Write config.json and freshly drawn model.safetensors.\n");
+  options.set_width(100);
+  using cxxopts::value;
+  options.add_options()("config", "Model shape, with vocab_size", value<std::string>(), "FILE")(
+      "out", "Folder to write; must not hold a model yet", value<std::string>(), "DIR")(
+      "seed", "Seed of the weights", value<std::uint64_t>()->default_value("1"), "S")(
+      "random-queries", "Depth queries ~ N(0, 4/sqrt(D)) and key gains ~ U(0.8, 1.2) instead of 0 and 1");
+  const auto a = parse(options, argc, argv,
+                       "  attnres init --config model.json --out model\n"
+                       "  attnres init --config model.json --out model --seed 7 --random-queries");
+  if (!a) return 0;
+  const std::filesystem::path config_path = required(*a, "config"), out = required(*a, "out");
+  ModelConfig config;
+  try {
+    config = config_from_json(read_json(config_path));
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(config_path.string() + ": " + error.what());
+  }
+  if (std::filesystem::exists(out / "model.safetensors"))
+    throw std::runtime_error(out.string() + ": already holds a model; choose another --out");
+  const std::uint64_t seed = (*a)["seed"].as<std::uint64_t>();
+  Parameters<float> parameters(config);
+  initialise(parameters, seed);
+  if (a->count("random-queries")) randomise_queries(parameters, seed + 1);
+  save_model(out, parameters);
+  std::printf("%ld parameters written to %s\n", long(parameters.layout().size), out.c_str());
+  return 0;
+}
+
+}  // namespace attnres

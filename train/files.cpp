@@ -1,0 +1,84 @@
+#include "train/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "data/token_shard.h"
+
+namespace attnres {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
+  throw std::runtime_error(path.string() + ": " + what);
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path)) fail(path, "no such file");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+  try {
+    return nlohmann::json::parse(read_file(path));
+  } catch (const nlohmann::json::parse_error& error) {
+    fail(path, "is not valid JSON at byte " + std::to_string(error.byte));
+  }
+}
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (descriptor < 0) fail(path, std::string("cannot be written: ") + std::strerror(errno));
+  while (!content.empty()) {
+    const ssize_t written = ::write(descriptor, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const std::string reason = std::strerror(errno);
+      ::close(descriptor);
+      fail(path, "cannot be written: " + reason);
+    }
+    content.remove_prefix(std::size_t(written));
+  }
+  const bool kept = ::fsync(descriptor) == 0;
+  if (::close(descriptor) != 0 || !kept) fail(path, "cannot be written to disk");
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  std::filesystem::path temporary = path;
+  temporary += ".tmp";
+  write_file(temporary, content);
+  std::filesystem::rename(temporary, path);
+  sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+std::uint64_t file_hash(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  std::uint64_t hash = 14695981039346656037ull;
+  for (const std::byte byte : file.bytes())
+    hash = (hash ^ std::uint64_t(byte)) * 1099511628211ull;
+  return hash;
+}
+
+std::string to_hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+}  // namespace attnres

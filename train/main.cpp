@@ -1,0 +1,58 @@
+// attnres: the program.  Finds the subcommand; turns every error into one line and a status.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include "train/commands/command.h"
+
+namespace {
+
+struct Command {
+  const char* name;
+  int (*run)(int, char**);
+  const char* summary;
+};
+
+constexpr Command kCommands[] = {
+    {"train", attnres::train_command, "train a model, or resume a run"},
+    {"sample", attnres::sample_command, "continue a prompt"},
+    {"eval", attnres::eval_command, "loss, perplexity, bits per byte on a file"},
+    {"inspect", attnres::inspect_command, "routing heat map and statistics by depth"},
+    {"gradcheck", attnres::gradcheck_command, "every gradient against finite differences"},
+    {"dump", attnres::dump_command, "loss, logits, routing and gradients of a batch, to a file"},
+    {"init", attnres::init_command, "a fresh model from a config.json"},
+};
+
+void print_help() {
+  std::printf("attnres: Attention Residuals and their multi-head form, from equation to trained model.\n\n"
+              "Usage: attnres COMMAND [OPTION...]      (attnres COMMAND --help for its options)\n\n");
+  for (const auto& command : kCommands) std::printf("  %-10s %s\n", command.name, command.summary);
+}
+
+int run(int argc, char** argv) {
+  if (argc < 2) {
+    print_help();
+    return 2;
+  }
+  if (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0) {
+    print_help();
+    return 0;
+  }
+  for (const auto& command : kCommands)
+    if (std::strcmp(argv[1], command.name) == 0) return command.run(argc - 1, argv + 1);
+  throw attnres::UsageError(std::string("there is no command \"") + argv[1] + "\"; attnres --help lists them");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const attnres::UsageError& error) {
+    std::fprintf(stderr, "attnres: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "attnres: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,57 @@
+#include "train/model.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace attnres {
+
+ReferenceModel::ReferenceModel(const ModelConfig& config, Index sequences, Index positions)
+    : parameters_(config),
+      gradients_(config),
+      moments_(parameters_.layout().size),
+      state_(config, sequences, positions) {}
+
+double ReferenceModel::accumulate(const TokenBatch& batch, float scale) {
+  transformer_loss_and_gradients(parameters_, batch, scale, state_, gradients_);
+  return state_.token_loss.cast<double>().sum();
+}
+
+double ReferenceModel::gradient_norm() const { return attnres::gradient_norm(gradients_.values()); }
+
+std::string ReferenceModel::non_finite_gradient() const {
+  for (const auto& spec : gradients_.layout().specs)
+    if (!gradients_.values().segment(spec.offset, spec.size()).allFinite()) return spec.name;
+  return {};
+}
+
+void ReferenceModel::update(const AdamWConfig& config, double learning_rate, Index step,
+                            double norm) {
+  adamw_step(config, learning_rate, step, norm, gradients_.values(), parameters_, moments_);
+  gradients_.values().setZero();
+}
+
+void ReferenceModel::token_losses(const TokenBatch& batch, std::span<float> losses) {
+  transformer_loss(parameters_, batch, state_);
+  VectorView<float>(losses.data(), Index(losses.size())) = state_.token_loss;
+}
+
+// Causal attention lets positions after the last token hold anything, so one state of a rounded-up
+// length serves every shorter prefix.
+TransformerState<float>& ReferenceModel::sampling_state(Index positions) {
+  if (!sampling_state_ || sampling_state_->shape.positions < positions) {
+    const Index rounded = (positions + 63) / 64 * 64;
+    sampling_state_ = std::make_unique<TransformerState<float>>(config(), 1, rounded);
+  }
+  return *sampling_state_;
+}
+
+void ReferenceModel::next_logits(std::span<const std::int32_t> tokens, std::span<float> logits) {
+  TransformerState<float>& state = sampling_state(Index(tokens.size()));
+  std::vector<std::int32_t> padded(std::size_t(state.shape.positions), 0);
+  std::copy(tokens.begin(), tokens.end(), padded.begin());
+  const TokenBatch batch{1, state.shape.positions, padded, {}};
+  transformer_next_logits<float>(parameters_, batch, Index(tokens.size()) - 1, state,
+                                 VectorView<float>(logits.data(), Index(logits.size())));
+}
+
+}  // namespace attnres

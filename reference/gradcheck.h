@@ -12,6 +12,7 @@ namespace attnres {
 
 struct GradcheckOptions {
   double step = 1e-6, atol = 1e-5, rtol = 1e-3;
+  double claim = 1;  ///< multiplies the claimed gradients: 1.01 shows that a wrong one is caught
 };
 
 /// One input or parameter of a function, in place, and the gradient that is claimed for it.
@@ -47,8 +48,8 @@ GradcheckResult gradcheck_directions(const std::string& subject,
                                      std::uint64_t seed, const GradcheckOptions& options = {});
 
 /// Every operation of the reference, each input and parameter of it.
-std::vector<GradcheckResult> gradcheck_operations();
+std::vector<GradcheckResult> gradcheck_operations(const GradcheckOptions& options = {});
 /// Every variant of the whole model: each parameter tensor, and random directions.
-std::vector<GradcheckResult> gradcheck_variants();
+std::vector<GradcheckResult> gradcheck_variants(const GradcheckOptions& options = {});
 
 }  // namespace attnres

@@ -55,7 +55,7 @@ void append(Results& results, Results more) {
 
 double inner(const M& a, const M& b) { return a.cwiseProduct(b).sum(); }
 
-Results check_rms_norm() {
+Results check_rms_norm(const GradcheckOptions& options) {
   Random random(1);
   M x = random.matrix(3, 7), G = random.matrix(3, 7), y(3, 7), dx(3, 7);
   V gain = random.gains(7), rstd(3), dgain = V::Zero(7);
@@ -65,10 +65,10 @@ Results check_rms_norm() {
   };
   loss();
   rms_norm_backward<double>(G, x, gain, rstd, dx, dgain);
-  return gradcheck("rms_norm", loss, {tensor("x", x, dx), tensor("gain", gain, dgain)});
+  return gradcheck("rms_norm", loss, {tensor("x", x, dx), tensor("gain", gain, dgain)}, options);
 }
 
-Results check_linear() {
+Results check_linear(const GradcheckOptions& options) {
   Random random(2);
   M x = random.matrix(5, 4), W = random.matrix(3, 4), G = random.matrix(5, 3), y(5, 3);
   M dx(5, 4), dW = M::Zero(3, 4);
@@ -78,10 +78,10 @@ Results check_linear() {
   };
   linear_backward_input<double>(G, W, dx);
   linear_backward_weight<double>(G, x, dW);
-  return gradcheck("linear", loss, {tensor("x", x, dx), tensor("weight", W, dW)});
+  return gradcheck("linear", loss, {tensor("x", x, dx), tensor("weight", W, dW)}, options);
 }
 
-Results check_rotary() {
+Results check_rotary(const GradcheckOptions& options) {
   Random random(3);
   const Index T = 5;
   const auto table = make_rotary_table<double>(T, 6, 10000.0);
@@ -92,10 +92,11 @@ Results check_rotary() {
     return inner(G, y);
   };
   rotary_backward<double>(dx, T, table);
-  return gradcheck("rotary", loss, {tensor("x", x, dx)});
+  return gradcheck("rotary", loss, {tensor("x", x, dx)}, options);
 }
 
-Results check_sequence_attention(const std::string& subject, const AttentionShape& shape) {
+Results check_sequence_attention(const std::string& subject, const AttentionShape& shape,
+                                 const GradcheckOptions& options) {
   Random random(4);
   const Index N = shape.sequences * shape.positions;
   const Index q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
@@ -109,10 +110,10 @@ Results check_sequence_attention(const std::string& subject, const AttentionShap
   loss();
   sequence_attention_backward<double>(shape, G, q, k, v, context, lse, dq, dk, dv);
   return gradcheck(subject, loss,
-                   {tensor("query", q, dq), tensor("key", k, dk), tensor("value", v, dv)});
+                   {tensor("query", q, dq), tensor("key", k, dk), tensor("value", v, dv)}, options);
 }
 
-Results check_swiglu() {
+Results check_swiglu(const GradcheckOptions& options) {
   Random random(5);
   M gate = random.matrix(3, 5, 2), up = random.matrix(3, 5), G = random.matrix(3, 5), hidden(3, 5);
   M dgate(3, 5), dup(3, 5);
@@ -121,10 +122,10 @@ Results check_swiglu() {
     return inner(G, hidden);
   };
   swiglu_backward<double>(G, gate, up, dgate, dup);
-  return gradcheck("swiglu", loss, {tensor("gate", gate, dgate), tensor("up", up, dup)});
+  return gradcheck("swiglu", loss, {tensor("gate", gate, dgate), tensor("up", up, dup)}, options);
 }
 
-Results check_embedding() {
+Results check_embedding(const GradcheckOptions& options) {
   Random random(6);
   const auto tokens = random.tokens(9, 4);  // more tokens than rows: some must share one
   M table = random.matrix(4, 3), G = random.matrix(9, 3), x(9, 3), dtable = M::Zero(4, 3);
@@ -133,10 +134,10 @@ Results check_embedding() {
     return inner(G, x);
   };
   embedding_backward<double>(tokens, G, dtable);
-  return gradcheck("embedding", loss, {tensor("table", table, dtable)});
+  return gradcheck("embedding", loss, {tensor("table", table, dtable)}, options);
 }
 
-Results check_cross_entropy() {
+Results check_cross_entropy(const GradcheckOptions& options) {
   Random random(7);
   const Index N = 7, D = 4, vocabulary = 6, chunk = 3;  // two full chunks and a rest
   auto targets = random.tokens(N, vocabulary);
@@ -152,7 +153,7 @@ Results check_cross_entropy() {
   cross_entropy_forward_backward<double>(hidden, head, targets, scale, logits, losses, dhidden,
                                          dhead);
   return gradcheck("cross_entropy", loss,
-                   {tensor("hidden", hidden, dhidden), tensor("head", head, dhead)});
+                   {tensor("hidden", hidden, dhidden), tensor("head", head, dhead)}, options);
 }
 
 // One site that reads a bank of sources of different scales.
@@ -220,7 +221,7 @@ struct DepthCase {
 };
 
 Results check_depth_attention(const std::string& subject, Index N, Index S, Index D, Index H,
-                              bool gather) {
+                              bool gather, const GradcheckOptions& options) {
   DepthCase c(N, S, D, H);
   const V dw = c.backward(gather);
   const V dq = dw.cwiseProduct(c.g), dg = dw.cwiseProduct(c.q);
@@ -228,10 +229,10 @@ Results check_depth_attention(const std::string& subject, Index N, Index S, Inde
   for (Index i = 0; i < S; ++i)
     tensors.push_back({"source " + std::to_string(i), c.sources[i].data(),
                        c.dsources[i].data(), N * D});
-  return gradcheck(subject, [&] { return c.loss(); }, tensors);
+  return gradcheck(subject, [&] { return c.loss(); }, tensors, options);
 }
 
-Results check_delta_gate() {
+Results check_delta_gate(const GradcheckOptions& options) {
   Random random(9);
   M x = random.matrix(3, 4), o = random.matrix(3, 4), G = random.matrix(3, 4), input(3, 4);
   M doutput(3, 4);
@@ -242,27 +243,27 @@ Results check_delta_gate() {
   };
   dgate[0] = delta_gate_backward<double>(G, o, gate[0], doutput, row_sums);
   return gradcheck("delta_gate", loss,
-                   {tensor("x", x, G), tensor("o", o, doutput), tensor("gate", gate, dgate)});
+                   {tensor("x", x, G), tensor("o", o, doutput), tensor("gate", gate, dgate)}, options);
 }
 
 }  // namespace
 
-std::vector<GradcheckResult> gradcheck_operations() {
+std::vector<GradcheckResult> gradcheck_operations(const GradcheckOptions& options) {
   Results results;
-  append(results, check_rms_norm());
-  append(results, check_linear());
-  append(results, check_rotary());
-  append(results, check_sequence_attention("sequence_attention", {2, 7, 4, 2, 6}));
-  append(results, check_sequence_attention("sequence_attention, blocks", {1, 70, 1, 1, 2}));
-  append(results, check_swiglu());
-  append(results, check_embedding());
-  append(results, check_cross_entropy());
-  append(results, check_depth_attention("depth_attention, gather, H 1", 3, 4, 6, 1, true));
-  append(results, check_depth_attention("depth_attention, gather, H 3", 3, 4, 6, 3, true));
-  append(results, check_depth_attention("depth_attention, scatter, H 1", 3, 4, 6, 1, false));
-  append(results, check_depth_attention("depth_attention, scatter, H 3", 3, 4, 6, 3, false));
-  append(results, check_depth_attention("depth_attention, one source", 2, 1, 4, 2, true));
-  append(results, check_delta_gate());
+  append(results, check_rms_norm(options));
+  append(results, check_linear(options));
+  append(results, check_rotary(options));
+  append(results, check_sequence_attention("sequence_attention", {2, 7, 4, 2, 6}, options));
+  append(results, check_sequence_attention("sequence_attention, blocks", {1, 70, 1, 1, 2}, options));
+  append(results, check_swiglu(options));
+  append(results, check_embedding(options));
+  append(results, check_cross_entropy(options));
+  append(results, check_depth_attention("depth_attention, gather, H 1", 3, 4, 6, 1, true, options));
+  append(results, check_depth_attention("depth_attention, gather, H 3", 3, 4, 6, 3, true, options));
+  append(results, check_depth_attention("depth_attention, scatter, H 1", 3, 4, 6, 1, false, options));
+  append(results, check_depth_attention("depth_attention, scatter, H 3", 3, 4, 6, 3, false, options));
+  append(results, check_depth_attention("depth_attention, one source", 2, 1, 4, 2, true, options));
+  append(results, check_delta_gate(options));
   return results;
 }
 

@@ -44,7 +44,8 @@ void randomise_everything(Parameters<double>& parameters) {
   }
 }
 
-std::vector<GradcheckResult> check_variant(const Variant& variant) {
+std::vector<GradcheckResult> check_variant(const Variant& variant,
+                                           const GradcheckOptions& options) {
   const ModelConfig config = small_model(variant);
   Parameters<double> parameters(config), gradients(config);
   randomise_everything(parameters);
@@ -59,14 +60,14 @@ std::vector<GradcheckResult> check_variant(const Variant& variant) {
     tensors.push_back({spec.name, parameters.values().data() + spec.offset,
                        gradients.values().data() + spec.offset, spec.size()});
   const auto loss = [&] { return transformer_loss(parameters, batch, state); };
-  auto results = gradcheck(variant.name, loss, tensors);
-  results.push_back(gradcheck_directions(variant.name, loss, tensors, 8, 14));
+  auto results = gradcheck(variant.name, loss, tensors, options);
+  results.push_back(gradcheck_directions(variant.name, loss, tensors, 8, 14, options));
   return results;
 }
 
 }  // namespace
 
-std::vector<GradcheckResult> gradcheck_variants() {
+std::vector<GradcheckResult> gradcheck_variants(const GradcheckOptions& options) {
   using Kind = DepthMixing::Kind;
   const Variant variants[] = {
       {"residual", {Kind::residual}},
@@ -82,7 +83,7 @@ std::vector<GradcheckResult> gradcheck_variants() {
   };
   std::vector<GradcheckResult> results;
   for (const auto& variant : variants)
-    for (auto& result : check_variant(variant)) results.push_back(std::move(result));
+    for (auto& result : check_variant(variant, options)) results.push_back(std::move(result));
   return results;
 }
 

@@ -31,12 +31,11 @@ WindowLoader::WindowLoader(Windows windows, std::uint64_t seed)
   shuffle();
 }
 
-// Fisher & Yates 1938, on an engine that is the same everywhere (std::shuffle is not).
+// Fisher & Yates 1938, on an engine that is the same everywhere (std::shuffle is not).  The odd
+// constant, 2^64 over the golden ratio, keeps the engines of neighbouring seeds and epochs apart.
 void WindowLoader::shuffle() {
   std::iota(order_.begin(), order_.end(), 0u);
-  std::seed_seq sequence{std::uint32_t(seed_), std::uint32_t(seed_ >> 32),
-                         std::uint32_t(position_.epoch), std::uint32_t(position_.epoch >> 32)};
-  std::mt19937_64 engine(sequence);
+  std::mt19937_64 engine(seed_ + 0x9e3779b97f4a7c15ull * (position_.epoch + 1));
   for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[engine() % i]);
 }
 

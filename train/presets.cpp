@@ -51,8 +51,9 @@ Preset preset(const std::string& name) {
   if (name != "quickstart")
     throw std::invalid_argument("unknown preset \"" + name + "\"; known are " + joined(preset_names()));
   RunConfig run;
-  run.schedule = {.shape = "cosine", .peak = 3e-3, .warmup = 50, .steps = 700};
-  run.eval_every = run.save_every = 175;
+  run.schedule = {.shape = "cosine", .peak = 3e-3, .warmup = 50, .steps = 1400};
+  run.tokens_per_step = 1024;
+  run.eval_every = run.save_every = 350;
   run.eval_tokens = 65536;
   return {shape(128, 6, 4, 2, 32, 384, 256), run};
 }

@@ -8,6 +8,11 @@
 namespace attnres {
 namespace {
 
+void print_header() {
+  std::printf("%-40s %-52s %7s   %s  %13s  %13s\n", "operation or variant", "tensor", "checked",
+              "error  ", "analytic", "numeric");
+}
+
 void print_row(const GradcheckResult& r) {
   std::printf("%-40s %-52s %7ld   %.1e  %13.6e  %13.6e  %s\n", r.subject.c_str(), r.tensor.c_str(),
               long(r.checked), r.max_error, r.analytic, r.numeric, r.passed ? "ok" : "FAILED");
@@ -30,12 +35,11 @@ int gradcheck_command(int argc, char** argv) {
   if (!a) return 0;
   set_threads((*a)["threads"].as<int>());
   const std::string only = (*a)["only"].as<std::string>();
-  std::printf("%-40s %-52s %7s   %s  %13s  %13s\n", "operation or variant", "tensor", "checked",
-              "error  ", "analytic", "numeric");
   long failed = 0, passed = 0;
   const auto report = [&](const std::vector<GradcheckResult>& results) {
     for (const auto& result : results) {
       if (result.subject.find(only) == std::string::npos) continue;
+      if (passed + failed == 0) print_header();
       ++(result.passed ? passed : failed);
       if (!result.passed || !a->count("failures")) print_row(result);
     }

@@ -15,9 +15,7 @@ void TokenData::append(std::shared_ptr<const void> owner, std::span<const std::u
   size_ += tokens.size();
 }
 
-void TokenData::append(std::shared_ptr<const TokenShard> shard) {
-  append(shard, shard->tokens());
-}
+void TokenData::append(std::shared_ptr<const TokenShard> shard) { append(shard, shard->tokens()); }
 
 void TokenData::append(std::vector<std::uint16_t> tokens) {
   auto owner = std::make_shared<std::vector<std::uint16_t>>(std::move(tokens));
@@ -106,8 +104,10 @@ DataSplit load_all(const std::vector<std::filesystem::path>& files, std::int32_t
   for (const auto& path : files) {
     if (is_token_shard(path) != shards)
       throw std::runtime_error(path.string() + ": text and token shards cannot be mixed");
-    if (shards) data.train.append(std::make_shared<TokenShard>(path, vocabulary));
-    else append_text(path, data.train);
+    if (shards)
+      data.train.append(std::make_shared<TokenShard>(path, vocabulary));
+    else
+      append_text(path, data.train);
   }
   data.bytes = !shards;
   data.vocabulary = shards ? vocabulary : ByteTokenizer::kVocabulary;
@@ -125,7 +125,8 @@ std::size_t cut_point(const TokenData& data, bool bytes) {
         if (at > 1 && at + 1 < data.size() && is_boundary(at)) return at;
     return std::size_t(0);
   };
-  if (const auto at = nearest([&](std::size_t i) { return data[i] == ByteTokenizer::kEndOfDocument; }))
+  if (const auto at =
+          nearest([&](std::size_t i) { return data[i] == ByteTokenizer::kEndOfDocument; }))
     return at;
   if (const auto at = nearest([&](std::size_t i) {
         return data[i - 1] == '\n' && data[i - 2] == '\n' && data[i] != '\n';

@@ -42,7 +42,7 @@ class TokenData {
 /// Training and validation tokens that share none.
 struct DataSplit {
   TokenData train, validation;
-  bool bytes = false;          ///< ids are bytes: bits per byte can be told
+  bool bytes = false;           ///< ids are bytes: bits per byte can be told
   std::int32_t vocabulary = 0;  ///< ids the data may use
 };
 

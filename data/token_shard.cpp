@@ -35,8 +35,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     refuse(path, "is not a file");
   }
   size_ = std::size_t(status.st_size);
-  void* address = size_ == 0 ? nullptr
-                             : ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  void* address =
+      size_ == 0 ? nullptr : ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
   ::close(descriptor);
   if (address == MAP_FAILED) refuse(path, std::string("cannot be mapped: ") + std::strerror(errno));
   data_ = static_cast<const std::byte*>(address);

@@ -43,7 +43,8 @@ class TokenShard {
 /// Whether the file begins with the shard magic.
 bool is_token_shard(const std::filesystem::path& path);
 
-/// Writes a shard; at most 2^31 - 1 tokens.  Throws std::runtime_error if the disk does not take it.
+/// Writes a shard; at most 2^31 - 1 tokens.  Throws std::runtime_error if the disk does not take
+/// it.
 void write_token_shard(const std::filesystem::path& path, std::span<const std::uint16_t> tokens);
 
 }  // namespace attnres

@@ -54,10 +54,10 @@ void refuse_what_is_not_computed(const json& object) {
   const auto is_set = [&](const char* key) {
     return object.contains(key) && !object[key].is_null() && object[key] != false;
   };
-  if (is_set("rope_scaling")) refuse("rope_scaling is not supported: " + object["rope_scaling"].dump());
+  if (is_set("rope_scaling"))
+    refuse("rope_scaling is not supported: " + object["rope_scaling"].dump());
   if (is_set("rope_parameters")) {
-    const auto type =
-        optional<std::string>(object["rope_parameters"], "rope_type", "default");
+    const auto type = optional<std::string>(object["rope_parameters"], "rope_type", "default");
     if (type != "default") refuse("rope_type \"" + type + "\" is not supported; only default is");
   }
   for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window"})
@@ -77,9 +77,12 @@ void require(bool holds, const std::string& sentence) {
 
 std::string to_string(DepthMixing::Kind kind) {
   switch (kind) {
-    case DepthMixing::Kind::residual: return "residual";
-    case DepthMixing::Kind::attention: return "attention";
-    case DepthMixing::Kind::delta: return "delta";
+    case DepthMixing::Kind::residual:
+      return "residual";
+    case DepthMixing::Kind::attention:
+      return "attention";
+    case DepthMixing::Kind::delta:
+      return "delta";
   }
   return "?";
 }
@@ -98,15 +101,17 @@ void ModelConfig::validate() const {
       {"depth_mixing.block_sublayers", depth_mixing.block_sublayers},
       {"depth_mixing.group_sites", depth_mixing.group_sites}};
   for (const auto& [name, value] : positive)
-    require(value > 0, std::string(name) + " is " + std::to_string(value) + "; it must be positive");
+    require(value > 0,
+            std::string(name) + " is " + std::to_string(value) + "; it must be positive");
   require(depth_mixing.window >= 0, "depth_mixing.window must be 0 (every source) or positive");
-  require(head_dim % 2 == 0, "head_dim " + std::to_string(head_dim) + " must be even (rotary pairs)");
+  require(head_dim % 2 == 0,
+          "head_dim " + std::to_string(head_dim) + " must be even (rotary pairs)");
   require(num_attention_heads % num_key_value_heads == 0,
           "num_attention_heads " + std::to_string(num_attention_heads) +
               " must be a multiple of num_key_value_heads " + std::to_string(num_key_value_heads));
-  require(hidden_size % depth_mixing.heads == 0,
-          "hidden_size " + std::to_string(hidden_size) + " is not divisible by depth_mixing.heads " +
-              std::to_string(depth_mixing.heads));
+  require(hidden_size % depth_mixing.heads == 0, "hidden_size " + std::to_string(hidden_size) +
+                                                     " is not divisible by depth_mixing.heads " +
+                                                     std::to_string(depth_mixing.heads));
   require(depth_mixing.window == 0 || depth_mixing.block_sublayers == 1,
           "depth_mixing.window goes with block_sublayers = 1 only");
   require(rms_norm_eps > 0, "rms_norm_eps must be positive");
@@ -133,29 +138,31 @@ ModelConfig config_from_json(const json& object) {
   c.tie_word_embeddings = optional<bool>(object, "tie_word_embeddings", false);
   c.qk_norm =
       optional<bool>(object, "qk_norm", optional<std::string>(object, "model_type", "") == "qwen3");
-  if (object.contains("depth_mixing")) c.depth_mixing = depth_mixing_from_json(object["depth_mixing"]);
+  if (object.contains("depth_mixing"))
+    c.depth_mixing = depth_mixing_from_json(object["depth_mixing"]);
   c.validate();
   return c;
 }
 
 json config_to_json(const ModelConfig& c) {
   const bool plain = c.depth_mixing.kind == DepthMixing::Kind::residual;
-  json object = {{"architectures", {plain ? (c.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM")
-                                          : "AttnResForCausalLM"}},
-                 {"model_type", plain ? (c.qk_norm ? "qwen3" : "llama") : "attnres"},
-                 {"hidden_act", "silu"},
-                 {"hidden_size", c.hidden_size},
-                 {"intermediate_size", c.intermediate_size},
-                 {"num_hidden_layers", c.num_hidden_layers},
-                 {"num_attention_heads", c.num_attention_heads},
-                 {"num_key_value_heads", c.num_key_value_heads},
-                 {"head_dim", c.head_dim},
-                 {"vocab_size", c.vocab_size},
-                 {"max_position_embeddings", c.max_position_embeddings},
-                 {"rms_norm_eps", c.rms_norm_eps},
-                 {"rope_theta", c.rope_theta},
-                 {"tie_word_embeddings", c.tie_word_embeddings},
-                 {"qk_norm", c.qk_norm}};
+  json object = {
+      {"architectures",
+       {plain ? (c.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM") : "AttnResForCausalLM"}},
+      {"model_type", plain ? (c.qk_norm ? "qwen3" : "llama") : "attnres"},
+      {"hidden_act", "silu"},
+      {"hidden_size", c.hidden_size},
+      {"intermediate_size", c.intermediate_size},
+      {"num_hidden_layers", c.num_hidden_layers},
+      {"num_attention_heads", c.num_attention_heads},
+      {"num_key_value_heads", c.num_key_value_heads},
+      {"head_dim", c.head_dim},
+      {"vocab_size", c.vocab_size},
+      {"max_position_embeddings", c.max_position_embeddings},
+      {"rms_norm_eps", c.rms_norm_eps},
+      {"rope_theta", c.rope_theta},
+      {"tie_word_embeddings", c.tie_word_embeddings},
+      {"qk_norm", c.qk_norm}};
   object["depth_mixing"] = {{"kind", to_string(c.depth_mixing.kind)},
                             {"heads", c.depth_mixing.heads},
                             {"block_sublayers", c.depth_mixing.block_sublayers},
@@ -167,8 +174,8 @@ json config_to_json(const ModelConfig& c) {
 double training_flops_per_token(const ModelConfig& c, Index positions) {
   const double query_width = double(c.num_attention_heads * c.head_dim);
   const double kv_width = double(c.num_key_value_heads * c.head_dim);
-  const double layer = double(c.hidden_size) *
-                       (2 * query_width + 2 * kv_width + 3 * double(c.intermediate_size));
+  const double layer =
+      double(c.hidden_size) * (2 * query_width + 2 * kv_width + 3 * double(c.intermediate_size));
   const double head = double(c.vocab_size) * double(c.hidden_size);
   const double attention = 6.0 * double(positions) * query_width * double(c.num_hidden_layers);
   return 6.0 * (layer * double(c.num_hidden_layers) + head) + attention;

@@ -12,10 +12,10 @@ namespace attnres {
 struct DepthMixing {
   enum class Kind { residual, attention, delta };
   Kind kind = Kind::residual;
-  Index heads = 1;             ///< depth heads H; 1 is Attention Residuals, more is MHAR
-  Index block_sublayers = 1;   ///< sublayers per block; 1 is the full form
-  Index window = 0;            ///< v_0 and the last `window` sources; 0 keeps every source
-  Index group_sites = 1;       ///< sites evaluated together in two phases; changes no result
+  Index heads = 1;            ///< depth heads H; 1 is Attention Residuals, more is MHAR
+  Index block_sublayers = 1;  ///< sublayers per block; 1 is the full form
+  Index window = 0;           ///< v_0 and the last `window` sources; 0 keeps every source
+  Index group_sites = 1;      ///< sites evaluated together in two phases; changes no result
 };
 
 struct ModelConfig {

@@ -67,12 +67,12 @@ void cross_entropy_forward_backward(MatrixIn<Scalar> hidden, MatrixIn<Scalar> he
   }
 }
 
-#define INSTANTIATE(S)                                                                          \
+#define INSTANTIATE(S)                                                                            \
   template void cross_entropy_forward<S>(MatrixIn<S>, MatrixIn<S>, std::span<const std::int32_t>, \
-                                         MatrixOut<S>, VectorOut<S>);                           \
-  template void cross_entropy_forward_backward<S>(                                              \
-      MatrixIn<S>, MatrixIn<S>, std::span<const std::int32_t>, S, MatrixOut<S>, VectorOut<S>,   \
-      MatrixOut<S>, MatrixOut<S>);
+                                         MatrixOut<S>, VectorOut<S>);                             \
+  template void cross_entropy_forward_backward<S>(MatrixIn<S>, MatrixIn<S>,                       \
+                                                  std::span<const std::int32_t>, S, MatrixOut<S>, \
+                                                  VectorOut<S>, MatrixOut<S>, MatrixOut<S>);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE
 

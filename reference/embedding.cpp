@@ -23,8 +23,8 @@ void embedding_backward(std::span<const std::int32_t> tokens, MatrixIn<Scalar> d
   });
 }
 
-#define INSTANTIATE(S)                                                                            \
-  template void embedding_forward<S>(std::span<const std::int32_t>, MatrixIn<S>, MatrixOut<S>);   \
+#define INSTANTIATE(S)                                                                          \
+  template void embedding_forward<S>(std::span<const std::int32_t>, MatrixIn<S>, MatrixOut<S>); \
   template void embedding_backward<S>(std::span<const std::int32_t>, MatrixIn<S>, MatrixOut<S>);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE

@@ -7,8 +7,8 @@ namespace attnres {
 namespace {
 
 // (loss(x + h d) - loss(x - h d)) / 2h along one element or one direction.
-double central_difference(const std::function<double()>& loss, double* values, const double* direction,
-                          Index size, double step) {
+double central_difference(const std::function<double()>& loss, double* values,
+                          const double* direction, Index size, double step) {
   const Vector<double> kept = VectorView<double>(values, size);
   VectorView<double> x(values, size);
   const ConstVectorView<double> d(direction, size);
@@ -84,8 +84,8 @@ GradcheckResult gradcheck_directions(const std::string& subject,
       return loss();
     };
     for (std::size_t t = 0; t < tensors.size(); ++t)
-      analytic += scale * direction[t].dot(
-                              ConstVectorView<double>(tensors[t].gradient, tensors[t].size));
+      analytic +=
+          scale * direction[t].dot(ConstVectorView<double>(tensors[t].gradient, tensors[t].size));
     const double above = move_to(options.step), below = move_to(-options.step);
     move_to(0);
     worst.see(k, analytic, (above - below) / (2 * options.step));

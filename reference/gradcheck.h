@@ -27,7 +27,7 @@ struct GradcheckTensor {
 struct GradcheckResult {
   std::string subject;  ///< operation or variant
   std::string tensor;
-  Index checked = 0;  ///< elements, or directions
+  Index checked = 0;                                ///< elements, or directions
   double max_error = 0, analytic = 0, numeric = 0;  ///< at the worst element
   Index worst = 0;
   bool passed = true;

@@ -1,5 +1,5 @@
-// Every operation of the reference against finite differences: the loss is <G, y> for a fixed random
-// G, so the gradient of each input is its backward pass applied to G.
+// Every operation of the reference against finite differences: the loss is <G, y> for a fixed
+// random G, so the gradient of each input is its backward pass applied to G.
 #include <random>
 
 #include "reference/cross_entropy.h"
@@ -227,9 +227,10 @@ Results check_depth_attention(const std::string& subject, Index N, Index S, Inde
   const V dq = dw.cwiseProduct(c.g), dg = dw.cwiseProduct(c.q);
   std::vector<GradcheckTensor> tensors = {tensor("query", c.q, dq), tensor("key_gain", c.g, dg)};
   for (Index i = 0; i < S; ++i)
-    tensors.push_back({"source " + std::to_string(i), c.sources[i].data(),
-                       c.dsources[i].data(), N * D});
-  return gradcheck(subject, [&] { return c.loss(); }, tensors, options);
+    tensors.push_back(
+        {"source " + std::to_string(i), c.sources[i].data(), c.dsources[i].data(), N * D});
+  return gradcheck(
+      subject, [&] { return c.loss(); }, tensors, options);
 }
 
 Results check_delta_gate(const GradcheckOptions& options) {
@@ -243,7 +244,8 @@ Results check_delta_gate(const GradcheckOptions& options) {
   };
   dgate[0] = delta_gate_backward<double>(G, o, gate[0], doutput, row_sums);
   return gradcheck("delta_gate", loss,
-                   {tensor("x", x, G), tensor("o", o, doutput), tensor("gate", gate, dgate)}, options);
+                   {tensor("x", x, G), tensor("o", o, doutput), tensor("gate", gate, dgate)},
+                   options);
 }
 
 }  // namespace
@@ -254,14 +256,17 @@ std::vector<GradcheckResult> gradcheck_operations(const GradcheckOptions& option
   append(results, check_linear(options));
   append(results, check_rotary(options));
   append(results, check_sequence_attention("sequence_attention", {2, 7, 4, 2, 6}, options));
-  append(results, check_sequence_attention("sequence_attention, blocks", {1, 70, 1, 1, 2}, options));
+  append(results,
+         check_sequence_attention("sequence_attention, blocks", {1, 70, 1, 1, 2}, options));
   append(results, check_swiglu(options));
   append(results, check_embedding(options));
   append(results, check_cross_entropy(options));
   append(results, check_depth_attention("depth_attention, gather, H 1", 3, 4, 6, 1, true, options));
   append(results, check_depth_attention("depth_attention, gather, H 3", 3, 4, 6, 3, true, options));
-  append(results, check_depth_attention("depth_attention, scatter, H 1", 3, 4, 6, 1, false, options));
-  append(results, check_depth_attention("depth_attention, scatter, H 3", 3, 4, 6, 3, false, options));
+  append(results,
+         check_depth_attention("depth_attention, scatter, H 1", 3, 4, 6, 1, false, options));
+  append(results,
+         check_depth_attention("depth_attention, scatter, H 3", 3, 4, 6, 3, false, options));
   append(results, check_depth_attention("depth_attention, one source", 2, 1, 4, 2, true, options));
   append(results, check_delta_gate(options));
   return results;

@@ -20,8 +20,7 @@ void linear_backward_input(MatrixIn<Scalar> dy, MatrixIn<Scalar> weight, MatrixO
 }
 
 template <class Scalar>
-void linear_backward_input_add(MatrixIn<Scalar> dy, MatrixIn<Scalar> weight,
-                               MatrixOut<Scalar> dx) {
+void linear_backward_input_add(MatrixIn<Scalar> dy, MatrixIn<Scalar> weight, MatrixOut<Scalar> dx) {
   for_each_tile(dy.rows(), kTokenTile, [&](Index first, Index count) {
     dx.middleRows(first, count).noalias() += dy.middleRows(first, count) * weight;
   });
@@ -29,7 +28,9 @@ void linear_backward_input_add(MatrixIn<Scalar> dy, MatrixIn<Scalar> weight,
 
 template <class Scalar>
 void linear_backward_weight(MatrixIn<Scalar> dy, MatrixIn<Scalar> x, MatrixOut<Scalar> dweight) {
-  for_each_tile(dweight.rows(), kChannelTile, [&](Index first, Index count) {
+  // A product packs all of x for every tile of rows, so tiles are larger where there are many rows.
+  const Index tile = dweight.rows() >= 4 * kChannelTile ? 2 * kChannelTile : kChannelTile;
+  for_each_tile(dweight.rows(), tile, [&](Index first, Index count) {
     dweight.middleRows(first, count).noalias() += dy.middleCols(first, count).transpose() * x;
   });
 }

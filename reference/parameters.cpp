@@ -9,12 +9,18 @@ namespace attnres {
 
 std::string to_string(ParameterKind kind) {
   switch (kind) {
-    case ParameterKind::embedding: return "embedding";
-    case ParameterKind::matrix: return "matrix";
-    case ParameterKind::gain: return "norm gain";
-    case ParameterKind::query: return "depth query";
-    case ParameterKind::key_gain: return "depth key gain";
-    case ParameterKind::gate: return "depth gate";
+    case ParameterKind::embedding:
+      return "embedding";
+    case ParameterKind::matrix:
+      return "matrix";
+    case ParameterKind::gain:
+      return "norm gain";
+    case ParameterKind::query:
+      return "depth query";
+    case ParameterKind::key_gain:
+      return "depth key gain";
+    case ParameterKind::gate:
+      return "depth gate";
   }
   return "?";
 }
@@ -105,24 +111,21 @@ Parameters<Scalar>::Parameters(const ModelConfig& config)
   const auto site = [&](const std::string& name) {
     const VectorView<Scalar> gate = vector(name + "_gate");
     return SiteParameters<Scalar>{vector(name + "_proj.weight"), vector(name + "_norm.weight"),
-                                  gate.size() > 0 ? const_cast<Scalar*>(gate.data())
-                                                  : nullptr};
+                                  gate.size() > 0 ? const_cast<Scalar*>(gate.data()) : nullptr};
   };
   sites_.push_back({});
   for (Index b = 0; b < config.num_hidden_layers; ++b) {
     const std::string layer = "model.layers." + std::to_string(b) + ".";
     sites_.push_back(site(layer + "self_attention_res"));
     sites_.push_back(site(layer + "mlp_res"));
-    layers_.push_back({vector(layer + "input_layernorm.weight"),
-                       vector(layer + "post_attention_layernorm.weight"),
-                       matrix(layer + "self_attn.q_proj.weight"),
-                       matrix(layer + "self_attn.k_proj.weight"),
-                       matrix(layer + "self_attn.v_proj.weight"),
-                       matrix(layer + "self_attn.o_proj.weight"),
-                       matrix(layer + "mlp.gate_proj.weight"), matrix(layer + "mlp.up_proj.weight"),
-                       matrix(layer + "mlp.down_proj.weight"),
-                       vector(layer + "self_attn.q_norm.weight"),
-                       vector(layer + "self_attn.k_norm.weight")});
+    layers_.push_back(
+        {vector(layer + "input_layernorm.weight"),
+         vector(layer + "post_attention_layernorm.weight"),
+         matrix(layer + "self_attn.q_proj.weight"), matrix(layer + "self_attn.k_proj.weight"),
+         matrix(layer + "self_attn.v_proj.weight"), matrix(layer + "self_attn.o_proj.weight"),
+         matrix(layer + "mlp.gate_proj.weight"), matrix(layer + "mlp.up_proj.weight"),
+         matrix(layer + "mlp.down_proj.weight"), vector(layer + "self_attn.q_norm.weight"),
+         vector(layer + "self_attn.k_norm.weight")});
   }
   sites_.push_back(site("model.output_attn_res"));
 }
@@ -169,9 +172,13 @@ void initialise(Parameters<Scalar>& parameters, std::uint64_t seed) {
         break;
       }
       case ParameterKind::gain:
-      case ParameterKind::key_gain: values.setOnes(); break;
+      case ParameterKind::key_gain:
+        values.setOnes();
+        break;
       case ParameterKind::query:
-      case ParameterKind::gate: values.setZero(); break;
+      case ParameterKind::gate:
+        values.setZero();
+        break;
     }
   }
 }
@@ -189,8 +196,8 @@ void randomise_queries(Parameters<Scalar>& parameters, std::uint64_t seed) {
   }
 }
 
-#define INSTANTIATE(S)                                       \
-  template class Parameters<S>;                              \
+#define INSTANTIATE(S)                                        \
+  template class Parameters<S>;                               \
   template void initialise<S>(Parameters<S>&, std::uint64_t); \
   template void randomise_queries<S>(Parameters<S>&, std::uint64_t);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)

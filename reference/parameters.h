@@ -12,12 +12,12 @@
 namespace attnres {
 
 enum class ParameterKind {
-  embedding,   ///< token table and untied head
-  matrix,      ///< weights of products
-  gain,        ///< RMSNorm gains, 1 at the start
-  query,       ///< depth queries q, 0 at the start
-  key_gain,    ///< depth key-norm gains g, 1 at the start
-  gate,        ///< delta gates alpha, 0 at the start
+  embedding,  ///< token table and untied head
+  matrix,     ///< weights of products
+  gain,       ///< RMSNorm gains, 1 at the start
+  query,      ///< depth queries q, 0 at the start
+  key_gain,   ///< depth key-norm gains g, 1 at the start
+  gate,       ///< delta gates alpha, 0 at the start
 };
 std::string to_string(ParameterKind kind);
 
@@ -91,8 +91,8 @@ class Parameters {
 template <class Scalar>
 void initialise(Parameters<Scalar>& parameters, std::uint64_t seed);
 
-/// Replaces the zero queries by N(0, 4/sqrt(D)) (standard deviation 2 D^(-1/4)) and the key gains by
-/// U(0.8, 1.2): where gradients are to be checked, zero queries hide mistakes.
+/// Replaces the zero queries by N(0, 4/sqrt(D)) (standard deviation 2 D^(-1/4)) and the key gains
+/// by U(0.8, 1.2): where gradients are to be checked, zero queries hide mistakes.
 template <class Scalar>
 void randomise_queries(Parameters<Scalar>& parameters, std::uint64_t seed);
 

@@ -31,10 +31,9 @@ void rms_norm_backward(MatrixIn<Scalar> dy, MatrixIn<Scalar> x, VectorIn<Scalar>
   // in order.
   for_each_tile(x.cols(), kChannelTile, [&](Index first, Index count) {
     for (Index n = 0; n < x.rows(); ++n)
-      dgain.segment(first, count) += rstd[n] * dy.row(n)
-                                                   .segment(first, count)
-                                                   .cwiseProduct(x.row(n).segment(first, count))
-                                                   .transpose();
+      dgain.segment(first, count) +=
+          rstd[n] *
+          dy.row(n).segment(first, count).cwiseProduct(x.row(n).segment(first, count)).transpose();
   });
   for_each_tile(x.rows(), kTokenTile, [&](Index first, Index count) {
     for (Index n = first; n < first + count; ++n) {
@@ -46,10 +45,10 @@ void rms_norm_backward(MatrixIn<Scalar> dy, MatrixIn<Scalar> x, VectorIn<Scalar>
   });
 }
 
-#define INSTANTIATE(S)                                                                         \
-  template void rms_norm_statistics<S>(MatrixIn<S>, S, VectorOut<S>);                          \
-  template void rms_norm_forward<S>(MatrixIn<S>, VectorIn<S>, S, MatrixOut<S>, VectorOut<S>);  \
-  template void rms_norm_backward<S>(MatrixIn<S>, MatrixIn<S>, VectorIn<S>, VectorIn<S>,       \
+#define INSTANTIATE(S)                                                                        \
+  template void rms_norm_statistics<S>(MatrixIn<S>, S, VectorOut<S>);                         \
+  template void rms_norm_forward<S>(MatrixIn<S>, VectorIn<S>, S, MatrixOut<S>, VectorOut<S>); \
+  template void rms_norm_backward<S>(MatrixIn<S>, MatrixIn<S>, VectorIn<S>, VectorIn<S>,      \
                                      MatrixOut<S>, VectorOut<S>);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE

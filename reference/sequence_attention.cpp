@@ -9,14 +9,16 @@
 namespace attnres {
 namespace {
 
-constexpr Index kBlock = 64;  // queries, and keys, that meet in one tile of scores
+// Queries and keys that meet in one tile of scores.  Few queries waste little of the triangle that
+// causality masks; many keys make long products and few corrections of the running softmax.
+constexpr Index kQueries = 64, kKeys = 256;
 
-// A tile of scores on the stack: no allocation, and it stays in the first-level cache.
+// A tile of scores on the stack: no allocation, and it stays in the second-level cache.
 template <class Scalar>
 using Tile =
-    Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor, kBlock, kBlock>;
+    Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor, kQueries, kKeys>;
 template <class Scalar>
-using TileVector = Eigen::Matrix<Scalar, Eigen::Dynamic, 1, 0, kBlock, 1>;
+using TileVector = Eigen::Matrix<Scalar, Eigen::Dynamic, 1, 0, kQueries, 1>;
 
 // How many keys of the block that starts at `key` the query at position `query` may see.
 Index visible_keys(Index query, Index key, Index keys) {
@@ -53,15 +55,15 @@ void probabilities(Index query, Index key, const TileVector<Scalar>& lse, Tile<S
 template <class Scalar>
 void forward_head(Index positions, Scalar scale, MatrixIn<Scalar> q, MatrixIn<Scalar> k,
                   MatrixIn<Scalar> v, MatrixOut<Scalar> o, VectorOut<Scalar> lse) {
-  for (Index query = 0; query < positions; query += kBlock) {
-    const Index queries = std::min(kBlock, positions - query);
+  for (Index query = 0; query < positions; query += kQueries) {
+    const Index queries = std::min(kQueries, positions - query);
     TileVector<Scalar> m(queries), z(queries);
     m.setConstant(-std::numeric_limits<Scalar>::infinity());
     z.setZero();
     auto mix = o.middleRows(query, queries);
     mix.setZero();
-    for (Index key = 0; key < query + queries; key += kBlock) {
-      const Index keys = std::min(kBlock, positions - key);
+    for (Index key = 0; key < query + queries; key += kKeys) {
+      const Index keys = std::min(kKeys, query + queries - key);
       Tile<Scalar> s(queries, keys);
       s.noalias() = scale * q.middleRows(query, queries) * k.middleRows(key, keys).transpose();
       online_softmax<Scalar>(query, key, s, m, z, mix);
@@ -78,15 +80,15 @@ void backward_head(Index positions, Scalar scale, MatrixIn<Scalar> dcontext, Mat
                    MatrixIn<Scalar> k, MatrixIn<Scalar> v, MatrixIn<Scalar> context,
                    VectorIn<Scalar> log_sum_exp, MatrixOut<Scalar> dq, MatrixOut<Scalar> dk,
                    MatrixOut<Scalar> dv) {
-  for (Index query = 0; query < positions; query += kBlock) {
-    const Index queries = std::min(kBlock, positions - query);
+  for (Index query = 0; query < positions; query += kQueries) {
+    const Index queries = std::min(kQueries, positions - query);
     const auto g = dcontext.middleRows(query, queries);
     const auto q_tile = q.middleRows(query, queries);
     TileVector<Scalar> delta(queries), lse(queries);
     for (Index i = 0; i < queries; ++i) delta[i] = g.row(i).dot(context.row(query + i));
     lse = log_sum_exp.segment(query, queries);
-    for (Index key = 0; key < query + queries; key += kBlock) {
-      const Index keys = std::min(kBlock, positions - key);
+    for (Index key = 0; key < query + queries; key += kKeys) {
+      const Index keys = std::min(kKeys, query + queries - key);
       const auto k_tile = k.middleRows(key, keys);
       Tile<Scalar> p(queries, keys), ds(queries, keys);
       p.noalias() = scale * q_tile * k_tile.transpose();
@@ -145,8 +147,8 @@ void sequence_attention_backward(const AttentionShape& shape, MatrixIn<Scalar> d
       q.of(dquery).setZero();
       backward_head<Scalar>(shape.positions, scale, q.of(dcontext), q.of(query), kv.of(key),
                             kv.of(value), q.of(context),
-                            log_sum_exp.row(head).segment(q.row, q.rows).transpose(),
-                            q.of(dquery), kv.of(dkey), kv.of(dvalue));
+                            log_sum_exp.row(head).segment(q.row, q.rows).transpose(), q.of(dquery),
+                            kv.of(dkey), kv.of(dvalue));
     }
   });
 }
@@ -154,9 +156,9 @@ void sequence_attention_backward(const AttentionShape& shape, MatrixIn<Scalar> d
 #define INSTANTIATE(S)                                                                             \
   template void sequence_attention_forward<S>(const AttentionShape&, MatrixIn<S>, MatrixIn<S>,     \
                                               MatrixIn<S>, MatrixOut<S>, MatrixOut<S>);            \
-  template void sequence_attention_backward<S>(                                                    \
-      const AttentionShape&, MatrixIn<S>, MatrixIn<S>, MatrixIn<S>, MatrixIn<S>, MatrixIn<S>,      \
-      MatrixIn<S>, MatrixOut<S>, MatrixOut<S>, MatrixOut<S>);
+  template void sequence_attention_backward<S>(const AttentionShape&, MatrixIn<S>, MatrixIn<S>,    \
+                                               MatrixIn<S>, MatrixIn<S>, MatrixIn<S>, MatrixIn<S>, \
+                                               MatrixOut<S>, MatrixOut<S>, MatrixOut<S>);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE
 

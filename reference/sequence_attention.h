@@ -14,7 +14,8 @@ struct AttentionShape {
 };
 
 /// For every sequence and head, over key positions j <= t:
-///   s[t,j] = <q[t], k[j]> / sqrt(d);   p[t,j] = exp(s[t,j] - lse[t]);   context[t] = sum_j p[t,j] v[j]
+///   s[t,j] = <q[t], k[j]> / sqrt(d);   p[t,j] = exp(s[t,j] - lse[t]);   context[t] = sum_j p[t,j]
+///   v[j]
 /// query, context [B*T, heads*d]; key, value [B*T, kv_heads*d];
 /// saves lse[t] = log sum_j exp(s[t,j]) as log_sum_exp [heads, B*T].
 template <class Scalar>

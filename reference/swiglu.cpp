@@ -30,9 +30,10 @@ void swiglu_backward(MatrixIn<Scalar> dhidden, MatrixIn<Scalar> gate, MatrixIn<S
   });
 }
 
-#define INSTANTIATE(S)                                                       \
-  template void swiglu_forward<S>(MatrixIn<S>, MatrixIn<S>, MatrixOut<S>);   \
-  template void swiglu_backward<S>(MatrixIn<S>, MatrixIn<S>, MatrixIn<S>, MatrixOut<S>, MatrixOut<S>);
+#define INSTANTIATE(S)                                                                  \
+  template void swiglu_forward<S>(MatrixIn<S>, MatrixIn<S>, MatrixOut<S>);              \
+  template void swiglu_backward<S>(MatrixIn<S>, MatrixIn<S>, MatrixIn<S>, MatrixOut<S>, \
+                                   MatrixOut<S>);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -89,8 +89,8 @@ void mlp_sublayer_forward(const LayerParameters<Scalar>& layer, TransformerState
 
 template <class Scalar>
 void mlp_sublayer_backward(const LayerParameters<Scalar>& layer,
-                           const LayerParameters<Scalar>& gradient,
-                           TransformerState<Scalar>& state, MlpSublayerState<Scalar>& s) {
+                           const LayerParameters<Scalar>& gradient, TransformerState<Scalar>& state,
+                           MlpSublayerState<Scalar>& s) {
   linear_backward_weight<Scalar>(state.output, s.hidden, gradient.down_proj);
   linear_backward_input<Scalar>(state.output, layer.down_proj, state.dhidden);
   swiglu_backward<Scalar>(state.dhidden, s.gate, s.up, state.dgate, state.dup);
@@ -106,11 +106,10 @@ template <class Scalar>
 void check_batch(const TokenBatch& batch, const TransformerState<Scalar>& state) {
   if (batch.sequences != state.shape.sequences || batch.positions != state.shape.positions ||
       Index(batch.tokens.size()) != state.tokens())
-    throw std::invalid_argument("transformer: a batch of " + std::to_string(batch.sequences) +
-                                " x " + std::to_string(batch.positions) +
-                                " tokens does not fit a state of " +
-                                std::to_string(state.shape.sequences) + " x " +
-                                std::to_string(state.shape.positions));
+    throw std::invalid_argument(
+        "transformer: a batch of " + std::to_string(batch.sequences) + " x " +
+        std::to_string(batch.positions) + " tokens does not fit a state of " +
+        std::to_string(state.shape.sequences) + " x " + std::to_string(state.shape.positions));
 }
 
 template <class Scalar>
@@ -128,8 +127,8 @@ double mean_loss(const TokenBatch& batch, const Vector<Scalar>& token_loss) {
 template <class Scalar>
 void record_output(TransformerState<Scalar>& state) {
   if (state.statistics)
-    state.statistics->output_rms.push_back(
-        std::sqrt(state.output.template cast<double>().squaredNorm() / double(state.output.size())));
+    state.statistics->output_rms.push_back(std::sqrt(
+        state.output.template cast<double>().squaredNorm() / double(state.output.size())));
 }
 
 template <class Scalar>
@@ -161,8 +160,8 @@ void forward(const Parameters<Scalar>& parameters, const TokenBatch& batch,
     mixer.write(2 * b + 2, state.output);
   }
   mixer.read(state.config.sublayers() + 1, state.final_input);
-  rms_norm_forward<Scalar>(state.final_input, parameters.norm(),
-                           Scalar(state.config.rms_norm_eps), state.hidden, state.final_rstd);
+  rms_norm_forward<Scalar>(state.final_input, parameters.norm(), Scalar(state.config.rms_norm_eps),
+                           state.hidden, state.final_rstd);
 }
 
 // From state.dnormed = dLoss/dhidden back to the embedding.
@@ -183,8 +182,7 @@ void backward(const Parameters<Scalar>& parameters, const TokenBatch& batch,
     mixer.read_backward(2 * b + 2, state.mlp[b].input, state.dnormed);
     mixer.write_backward(2 * b + 1, state.output);
     record_gradient(state, 2 * b + 1);
-    attention_sublayer_backward(parameters.layer(b), gradients.layer(b), state,
-                                state.attention[b]);
+    attention_sublayer_backward(parameters.layer(b), gradients.layer(b), state, state.attention[b]);
     mixer.read_backward(2 * b + 1, state.attention[b].input, state.dnormed);
   }
   mixer.write_backward(0, state.output);
@@ -253,8 +251,8 @@ std::size_t TransformerState<Scalar>::saved_bytes() const {
 
 template <class Scalar>
 std::size_t TransformerState<Scalar>::scratch_bytes() const {
-  return bytes_of<Scalar>({&output, &dnormed, &dquery, &dkey, &dvalue, &dcontext, &dgate, &dup,
-                           &dhidden, &logits});
+  return bytes_of<Scalar>(
+      {&output, &dnormed, &dquery, &dkey, &dvalue, &dcontext, &dgate, &dup, &dhidden, &logits});
 }
 
 template <class Scalar>
@@ -274,16 +272,15 @@ void transformer_logits(const Parameters<Scalar>& parameters, const TokenBatch& 
 }
 
 template <class Scalar>
-void transformer_next_logits(const Parameters<Scalar>& parameters, const TokenBatch& batch,
-                             Index t, TransformerState<Scalar>& state, VectorOut<Scalar> logits) {
+void transformer_next_logits(const Parameters<Scalar>& parameters, const TokenBatch& batch, Index t,
+                             TransformerState<Scalar>& state, VectorOut<Scalar> logits) {
   forward(parameters, batch, state);
   logits.noalias() = parameters.head() * state.hidden.row(t).transpose();
 }
 
 template <class Scalar>
-double transformer_loss_and_gradients(const Parameters<Scalar>& parameters,
-                                      const TokenBatch& batch, Scalar scale,
-                                      TransformerState<Scalar>& state,
+double transformer_loss_and_gradients(const Parameters<Scalar>& parameters, const TokenBatch& batch,
+                                      Scalar scale, TransformerState<Scalar>& state,
                                       Parameters<Scalar>& gradients) {
   forward(parameters, batch, state);
   cross_entropy_forward_backward<Scalar>(state.hidden, parameters.head(), batch.targets, scale,
@@ -293,15 +290,15 @@ double transformer_loss_and_gradients(const Parameters<Scalar>& parameters,
   return mean_loss(batch, state.token_loss);
 }
 
-#define INSTANTIATE(S)                                                                           \
-  template struct TransformerState<S>;                                                           \
-  template double transformer_loss<S>(const Parameters<S>&, const TokenBatch&,                   \
-                                      TransformerState<S>&);                                     \
-  template void transformer_logits<S>(const Parameters<S>&, const TokenBatch&,                   \
-                                      TransformerState<S>&, MatrixOut<S>);                       \
-  template void transformer_next_logits<S>(const Parameters<S>&, const TokenBatch&, Index,       \
-                                           TransformerState<S>&, VectorOut<S>);                  \
-  template double transformer_loss_and_gradients<S>(const Parameters<S>&, const TokenBatch&, S,  \
+#define INSTANTIATE(S)                                                                          \
+  template struct TransformerState<S>;                                                          \
+  template double transformer_loss<S>(const Parameters<S>&, const TokenBatch&,                  \
+                                      TransformerState<S>&);                                    \
+  template void transformer_logits<S>(const Parameters<S>&, const TokenBatch&,                  \
+                                      TransformerState<S>&, MatrixOut<S>);                      \
+  template void transformer_next_logits<S>(const Parameters<S>&, const TokenBatch&, Index,      \
+                                           TransformerState<S>&, VectorOut<S>);                 \
+  template double transformer_loss_and_gradients<S>(const Parameters<S>&, const TokenBatch&, S, \
                                                     TransformerState<S>&, Parameters<S>&);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE

@@ -36,10 +36,10 @@ struct AttentionSublayerState {
 /// What the MLP sublayer of one layer saves.
 template <class Scalar>
 struct MlpSublayerState {
-  Matrix<Scalar> input;               ///< [N, D]
-  Vector<Scalar> rstd;                ///< [N]
-  Matrix<Scalar> normed;              ///< [N, D]
-  Matrix<Scalar> gate, up, hidden;    ///< [N, F]
+  Matrix<Scalar> input;             ///< [N, D]
+  Vector<Scalar> rstd;              ///< [N]
+  Matrix<Scalar> normed;            ///< [N, D]
+  Matrix<Scalar> gate, up, hidden;  ///< [N, F]
 };
 
 /// Root mean squares by depth, for whoever wants to look: index 0 is the embedding, l sublayer l.
@@ -69,10 +69,10 @@ struct TransformerState {
   Vector<Scalar> token_loss;                              ///< nats [N]
 
   // Scratch, shared by all layers.
-  Matrix<Scalar> output, dnormed;                      // a sublayer's output or its gradient [N, D]
-  Matrix<Scalar> dquery, dkey, dvalue, dcontext;       // [N, heads*d]
-  Matrix<Scalar> dgate, dup, dhidden;                  // [N, F]
-  Matrix<Scalar> logits;                               // [chunk, V]
+  Matrix<Scalar> output, dnormed;                 // a sublayer's output or its gradient [N, D]
+  Matrix<Scalar> dquery, dkey, dvalue, dcontext;  // [N, heads*d]
+  Matrix<Scalar> dgate, dup, dhidden;             // [N, F]
+  Matrix<Scalar> logits;                          // [chunk, V]
 
   std::unique_ptr<DepthStatistics> statistics;  ///< filled by a pass when present
 };
@@ -90,15 +90,14 @@ void transformer_logits(const Parameters<Scalar>& parameters, const TokenBatch& 
 
 /// Logits [V] after one position `t` of the first sequence: what sampling needs.
 template <class Scalar>
-void transformer_next_logits(const Parameters<Scalar>& parameters, const TokenBatch& batch,
-                             Index t, TransformerState<Scalar>& state, VectorOut<Scalar> logits);
+void transformer_next_logits(const Parameters<Scalar>& parameters, const TokenBatch& batch, Index t,
+                             TransformerState<Scalar>& state, VectorOut<Scalar> logits);
 
-/// Mean loss, and the gradient of scale * sum of the token losses ADDED to `gradients`.  A step over
-/// several micro-batches passes scale = 1 / (targets of the whole step).
+/// Mean loss, and the gradient of scale * sum of the token losses ADDED to `gradients`.  A step
+/// over several micro-batches passes scale = 1 / (targets of the whole step).
 template <class Scalar>
-double transformer_loss_and_gradients(const Parameters<Scalar>& parameters,
-                                      const TokenBatch& batch, Scalar scale,
-                                      TransformerState<Scalar>& state,
+double transformer_loss_and_gradients(const Parameters<Scalar>& parameters, const TokenBatch& batch,
+                                      Scalar scale, TransformerState<Scalar>& state,
                                       Parameters<Scalar>& gradients);
 
 }  // namespace attnres

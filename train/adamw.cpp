@@ -6,12 +6,17 @@
 
 namespace attnres {
 
-double gradient_norm(const Vector<float>& gradients) {
+namespace {
+constexpr Index kTile = 1 << 14;  // values of the flat arrays that one thread takes at a time
+}
+
+double gradient_norm(const Vector<float>& gradients, Vector<double>& tile_sums) {
+  tile_sums.resize(tile_count(gradients.size(), kTile));
+  for_each_tile(gradients.size(), kTile, [&](Index first, Index count) {
+    tile_sums[first / kTile] = gradients.segment(first, count).cast<double>().squaredNorm();
+  });
   double square = 0;
-  for (Index i = 0; i < gradients.size(); i += 4096)
-    square += gradients.segment(i, std::min<Index>(4096, gradients.size() - i))
-                  .cast<double>()
-                  .squaredNorm();
+  for (const double sum : tile_sums) square += sum;
   return std::sqrt(square);
 }
 
@@ -24,7 +29,7 @@ void adamw_step(const AdamWConfig& config, double learning_rate, Index t, double
   const float lr = float(learning_rate);
   for (const auto& spec : parameters.layout().specs) {
     const float decay = spec.decays() ? float(config.weight_decay) : 0.0f;
-    for_each_tile(spec.size(), 1 << 14, [&](Index first, Index count) {
+    for_each_tile(spec.size(), kTile, [&](Index first, Index count) {
       const auto tile = [&](auto& values) {
         return values.segment(spec.offset + first, count).array();
       };

@@ -18,8 +18,9 @@ struct AdamWState {
   Vector<float> m, v;
 };
 
-/// The Euclidean norm of all gradients, summed in double in a fixed order.
-double gradient_norm(const Vector<float>& gradients);
+/// The Euclidean norm of all gradients, in double: each tile's sum goes to `tile_sums` (resized
+/// when first used), and those are added in order, so the bits do not depend on the threads.
+double gradient_norm(const Vector<float>& gradients, Vector<double>& tile_sums);
 
 /// Step t = 1, 2, ...:  g <- g min(1, clip/|g|);  m <- b1 m + (1-b1) g;  v <- b2 v + (1-b2) g^2;
 ///   p <- p - lr (m^ / (sqrt(v^) + eps) + weight_decay p),   m^ = m/(1-b1^t), v^ = v/(1-b2^t).

@@ -84,14 +84,14 @@ std::vector<fs::path> checkpoints_of(const fs::path& run_folder) {
 }
 
 bool holds_model(const fs::path& folder) {
-  return fs::exists(folder / "config.json") && (fs::exists(folder / "model.safetensors") ||
-                                                fs::exists(folder / "model.safetensors.index.json"));
+  return fs::exists(folder / "config.json") &&
+         (fs::exists(folder / "model.safetensors") ||
+          fs::exists(folder / "model.safetensors.index.json"));
 }
 
 std::string shape_text(const std::vector<Index>& shape) {
   std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(shape[i]);
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
   return text + "]";
 }
 
@@ -201,17 +201,15 @@ void load_parameters(const fs::path& model_folder, Parameters<Scalar>& parameter
         throw std::runtime_error(path.string() + ": tensor \"" + name + "\" has shape " +
                                  shape_text(info.shape) + "; config.json asks for " +
                                  shape_text(spec->shape));
-      file.read<Scalar>(name, std::span(parameters.values().data() + spec->offset,
-                                        std::size_t(spec->size())));
+      file.read<Scalar>(
+          name, std::span(parameters.values().data() + spec->offset, std::size_t(spec->size())));
       missing.erase(name);
     }
   }
   if (!missing.empty())
-    throw std::runtime_error(model_folder.string() + ": tensor \"" + *missing.begin() +
-                             "\" is missing" +
-                             (missing.size() > 1 ? ", and " + std::to_string(missing.size() - 1) +
-                                                       " more"
-                                                 : ""));
+    throw std::runtime_error(
+        model_folder.string() + ": tensor \"" + *missing.begin() + "\" is missing" +
+        (missing.size() > 1 ? ", and " + std::to_string(missing.size() - 1) + " more" : ""));
 }
 
 template void load_parameters<float>(const fs::path&, Parameters<float>&);
@@ -228,7 +226,8 @@ RunState load_run(const fs::path& checkpoint, Model& model) {
     state.validation_hash = run.at("data").at("validation_hash").get<std::string>();
     state.config = run_config_from_json(run.at("config"));
   } catch (const json::exception&) {
-    throw std::runtime_error((checkpoint / "run.json").string() + ": a key is missing or malformed");
+    throw std::runtime_error((checkpoint / "run.json").string() +
+                             ": a key is missing or malformed");
   }
   load_parameters(checkpoint, model.parameters());
   const SafetensorsFile file(checkpoint / "optimizer.safetensors");

@@ -103,7 +103,8 @@ std::string depth_table(const DepthReport& report) {
                      largest > 0 ? 100 * site.entropy[h] / largest : 0.0);
       for (std::size_t k = 0; k < std::min<std::size_t>(3, order.size()); ++k)
         text += format(" %s %.2f%s", source_name(site.sources[order[k]]).c_str(),
-                       site.mean_weight(order[k], h), k + 1 < std::min<std::size_t>(3, order.size()) ? "," : "");
+                       site.mean_weight(order[k], h),
+                       k + 1 < std::min<std::size_t>(3, order.size()) ? "," : "");
       if (site.gate) text += format("   gate %.4f", *site.gate);
       text += "\n";
     }

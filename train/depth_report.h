@@ -13,11 +13,11 @@
 namespace attnres {
 
 struct SiteReport {
-  std::string name;                ///< "model.layers.0.mlp_res"
-  std::vector<Index> sources;      ///< plan order
-  Matrix<double> mean_weight;      ///< [S, H], mean over tokens; columns sum to 1
-  std::vector<double> entropy;     ///< per head: mean over tokens of -sum a log a, in nats
-  std::optional<double> gate;      ///< delta form
+  std::string name;             ///< "model.layers.0.mlp_res"
+  std::vector<Index> sources;   ///< plan order
+  Matrix<double> mean_weight;   ///< [S, H], mean over tokens; columns sum to 1
+  std::vector<double> entropy;  ///< per head: mean over tokens of -sum a log a, in nats
+  std::optional<double> gate;   ///< delta form
 };
 
 struct DepthReport {

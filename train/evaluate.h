@@ -7,10 +7,10 @@
 namespace attnres {
 
 struct Evaluation {
-  double loss_sum = 0;       ///< nats over all targets
-  std::size_t tokens = 0;    ///< targets
-  std::size_t bytes = 0;     ///< bytes that the targets stand for; 0 where that is not known
-  std::uint64_t hash = 0;    ///< of the tokens and targets that were read
+  double loss_sum = 0;     ///< nats over all targets
+  std::size_t tokens = 0;  ///< targets
+  std::size_t bytes = 0;   ///< bytes that the targets stand for; 0 where that is not known
+  std::uint64_t hash = 0;  ///< of the tokens and targets that were read
 
   double loss() const { return loss_sum / double(tokens); }
   double perplexity() const;

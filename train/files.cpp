@@ -70,8 +70,7 @@ void sync_folder(const std::filesystem::path& folder) {
 std::uint64_t file_hash(const std::filesystem::path& path) {
   const MappedFile file(path);
   std::uint64_t hash = 14695981039346656037ull;
-  for (const std::byte byte : file.bytes())
-    hash = (hash ^ std::uint64_t(byte)) * 1099511628211ull;
+  for (const std::byte byte : file.bytes()) hash = (hash ^ std::uint64_t(byte)) * 1099511628211ull;
   return hash;
 }
 

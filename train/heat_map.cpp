@@ -48,8 +48,7 @@ std::vector<Index> columns_of(const DepthReport& report) {
 // The weight of a source at a site, or -1 where the site does not read it.
 double weight_at(const SiteReport& site, Index source, Index head) {
   const auto found = std::find(site.sources.begin(), site.sources.end(), source);
-  return found == site.sources.end() ? -1
-                                     : site.mean_weight(found - site.sources.begin(), head);
+  return found == site.sources.end() ? -1 : site.mean_weight(found - site.sources.begin(), head);
 }
 
 }  // namespace
@@ -73,7 +72,8 @@ std::string heat_map_text(const DepthReport& report, bool colour) {
         }
         const auto [r, g, b] = heat_colour(w);
         const int ink = light_text(w) ? 255 : 0;
-        if (colour) text += format("\033[48;2;%d;%d;%dm\033[38;2;%d;%d;%dm", r, g, b, ink, ink, ink);
+        if (colour)
+          text += format("\033[48;2;%d;%d;%dm\033[38;2;%d;%d;%dm", r, g, b, ink, ink, ink);
         text += format("%4.0f", 100 * w);
         if (colour) text += "\033[0m";
       }
@@ -117,7 +117,8 @@ std::string heat_map_svg(const DepthReport& report, const std::string& title) {
         svg += format("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#%02x%02x%02x\"/>",
                       x, y, cell - 1, cell - 1, r, g, b);
         svg += format(
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"10\" fill=\"%s\">%.0f</text>\n",
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"10\" "
+            "fill=\"%s\">%.0f</text>\n",
             x + cell / 2 - 1, y + cell / 2 + 3, light_text(w) ? "#fff" : "#222", 100 * w);
       }
     }

@@ -60,7 +60,8 @@ std::string polyline(const Curve& curve, const Axes& axes, const char* style) {
 
 std::string grid(const Axes& axes) {
   std::string svg;
-  for (double loss = std::ceil(axes.low * 4) / 4; loss <= axes.high; loss += 0.25 * std::ceil((axes.high - axes.low) / 2)) {
+  for (double loss = std::ceil(axes.low * 4) / 4; loss <= axes.high;
+       loss += 0.25 * std::ceil((axes.high - axes.low) / 2)) {
     svg += format("<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>", kLeft,
                   kWidth - kRight, axes.y(loss), axes.y(loss));
     svg += format("<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" fill=\"#555\">%.2f</text>\n",

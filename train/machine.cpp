@@ -15,7 +15,8 @@ double best_seconds(int repetitions, const Body& body) {
   for (int i = 0; i < repetitions; ++i) {
     const auto start = std::chrono::steady_clock::now();
     body();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   return best;
 }
@@ -24,7 +25,8 @@ double best_seconds(int repetitions, const Body& body) {
 
 double measure_matmul_gflops() {
   const Index N = 2048, D = 512;
-  const Matrix<float> x = Matrix<float>::Constant(N, D, 0.5f), W = Matrix<float>::Constant(D, D, 0.25f);
+  const Matrix<float> x = Matrix<float>::Constant(N, D, 0.5f),
+                      W = Matrix<float>::Constant(D, D, 0.25f);
   Matrix<float> y(N, D);
   return 2.0 * N * D * D / best_seconds(12, [&] { linear_forward<float>(x, W, y); }) / 1e9;
 }

@@ -24,8 +24,9 @@ constexpr Command kCommands[] = {
 };
 
 void print_help() {
-  std::printf("attnres: Attention Residuals and their multi-head form, from equation to trained model.\n\n"
-              "Usage: attnres COMMAND [OPTION...]      (attnres COMMAND --help for its options)\n\n");
+  std::printf(
+      "attnres: Attention Residuals and their multi-head form, from equation to trained model.\n\n"
+      "Usage: attnres COMMAND [OPTION...]      (attnres COMMAND --help for its options)\n\n");
   for (const auto& command : kCommands) std::printf("  %-10s %s\n", command.name, command.summary);
 }
 
@@ -40,7 +41,8 @@ int run(int argc, char** argv) {
   }
   for (const auto& command : kCommands)
     if (std::strcmp(argv[1], command.name) == 0) return command.run(argc - 1, argv + 1);
-  throw attnres::UsageError(std::string("there is no command \"") + argv[1] + "\"; attnres --help lists them");
+  throw attnres::UsageError(std::string("there is no command \"") + argv[1] +
+                            "\"; attnres --help lists them");
 }
 
 }  // namespace

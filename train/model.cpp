@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "reference/parallel.h"
+
 namespace attnres {
 
 ReferenceModel::ReferenceModel(const ModelConfig& config, Index sequences, Index positions)
@@ -16,7 +18,9 @@ double ReferenceModel::accumulate(const TokenBatch& batch, float scale) {
   return state_.token_loss.cast<double>().sum();
 }
 
-double ReferenceModel::gradient_norm() const { return attnres::gradient_norm(gradients_.values()); }
+double ReferenceModel::gradient_norm() const {
+  return attnres::gradient_norm(gradients_.values(), tile_sums_);
+}
 
 std::string ReferenceModel::non_finite_gradient() const {
   for (const auto& spec : gradients_.layout().specs)
@@ -27,7 +31,9 @@ std::string ReferenceModel::non_finite_gradient() const {
 void ReferenceModel::update(const AdamWConfig& config, double learning_rate, Index step,
                             double norm) {
   adamw_step(config, learning_rate, step, norm, gradients_.values(), parameters_, moments_);
-  gradients_.values().setZero();
+  for_each_tile(gradients_.values().size(), Index(1) << 14, [&](Index first, Index count) {
+    gradients_.values().segment(first, count).setZero();
+  });
 }
 
 void ReferenceModel::token_losses(const TokenBatch& batch, std::span<float> losses) {

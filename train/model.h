@@ -56,6 +56,7 @@ class ReferenceModel final : public Model {
 
   Parameters<float> parameters_, gradients_;
   AdamWState moments_;
+  mutable Vector<double> tile_sums_;  // scratch of gradient_norm
   TransformerState<float> state_;
   std::unique_ptr<TransformerState<float>> sampling_state_;  // one sequence, made when first needed
 };

@@ -49,7 +49,8 @@ Preset preset(const std::string& name) {
   if (name == "350m") return {shape(1024, 24, 16, 8, 64, 4096, 1024), paper_run(1024)};
   if (name == "1b") return {shape(1280, 36, 16, 8, 80, 5120, 1024), paper_run(1024)};
   if (name != "quickstart")
-    throw std::invalid_argument("unknown preset \"" + name + "\"; known are " + joined(preset_names()));
+    throw std::invalid_argument("unknown preset \"" + name + "\"; known are " +
+                                joined(preset_names()));
   RunConfig run;
   run.schedule = {.shape = "cosine", .peak = 3e-3, .warmup = 50, .steps = 1400};
   run.tokens_per_step = 1024;
@@ -72,7 +73,8 @@ void apply_mixing(const MixingOptions& options, ModelConfig& config) {
   DepthMixing& mixing = config.depth_mixing;
   mixing = {};
   if (name == "residual") {
-    if (options.depth_heads > 1) throw std::invalid_argument("the residual model has no depth heads");
+    if (options.depth_heads > 1)
+      throw std::invalid_argument("the residual model has no depth heads");
     return;
   }
   const bool many_heads = name.ends_with("mhar");
@@ -84,8 +86,9 @@ void apply_mixing(const MixingOptions& options, ModelConfig& config) {
     throw std::invalid_argument(name + " has one depth head; mhar and block-mhar have several");
   if (name.starts_with("block-")) {
     if (options.depth_blocks < 1 || options.depth_blocks > config.sublayers())
-      throw std::invalid_argument(std::to_string(options.depth_blocks) + " depth blocks do not fit " +
-                                  std::to_string(config.sublayers()) + " sublayers");
+      throw std::invalid_argument(std::to_string(options.depth_blocks) +
+                                  " depth blocks do not fit " + std::to_string(config.sublayers()) +
+                                  " sublayers");
     mixing.block_sublayers = (config.sublayers() + options.depth_blocks - 1) / options.depth_blocks;
   }
   if (name == "window-attnres") {

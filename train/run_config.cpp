@@ -45,9 +45,11 @@ void require(bool holds, const std::string& sentence) {
 void RunConfig::resolve() {
   require(positions > 0, "the sequence length must be positive");
   require(tokens_per_step > 0 && tokens_per_step % positions == 0,
-          std::to_string(tokens_per_step) + " tokens per step must be a multiple of the sequence length " +
+          std::to_string(tokens_per_step) +
+              " tokens per step must be a multiple of the sequence length " +
               std::to_string(positions));
-  require(eval_every >= 0 && save_every >= 0 && sample_every >= 0, "intervals must be 0 or positive");
+  require(eval_every >= 0 && save_every >= 0 && sample_every >= 0,
+          "intervals must be 0 or positive");
   require(keep >= 1, "--keep must be at least 1");
   require(eval_tokens >= 1, "--eval-tokens must be at least 1");
   require(adamw.beta1 >= 0 && adamw.beta1 < 1 && adamw.beta2 >= 0 && adamw.beta2 < 1,

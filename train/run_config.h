@@ -18,12 +18,12 @@ struct RunConfig {
   Index tokens_per_step = 2048;  ///< per optimizer step; a multiple of positions
   Index micro_sequences = 0;     ///< sequences per forward pass; 0 chooses
   AdamWConfig adamw;
-  Schedule schedule;             ///< with the number of steps
-  Index eval_every = 100;        ///< steps; 0: only at the end
-  Index eval_tokens = 131072;    ///< the first so many of the validation set, always the same
-  Index save_every = 200;        ///< steps; 0: only at the end
-  Index keep = 3;                ///< newest checkpoints kept
-  Index sample_every = 0;        ///< steps; 0: only at the end
+  Schedule schedule;           ///< with the number of steps
+  Index eval_every = 100;      ///< steps; 0: only at the end
+  Index eval_tokens = 131072;  ///< the first so many of the validation set, always the same
+  Index save_every = 200;      ///< steps; 0: only at the end
+  Index keep = 3;              ///< newest checkpoints kept
+  Index sample_every = 0;      ///< steps; 0: only at the end
   Index sample_tokens = 400;
   std::string prompt = "It is a truth";
 

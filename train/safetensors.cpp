@@ -20,8 +20,8 @@ using nlohmann::json;
 
 std::size_t dtype_bytes(const std::string& dtype) {
   static const std::map<std::string, std::size_t> sizes = {
-      {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4},  {"U32", 4}, {"F16", 2},
-      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}};
+      {"F64", 8},  {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4}, {"U32", 4}, {"F16", 2},
+      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
   const auto found = sizes.find(dtype);
   return found == sizes.end() ? 0 : found->second;
 }
@@ -30,8 +30,8 @@ std::size_t dtype_bytes(const std::string& dtype) {
 float half_to_float(std::uint16_t half) {
   const std::uint32_t sign = std::uint32_t(half & 0x8000) << 16;
   const std::uint32_t exponent = (half >> 10) & 31, mantissa = half & 1023;
-  if (exponent == 0) return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(
-                                                            float(mantissa) * 0x1p-24f));
+  if (exponent == 0)
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(float(mantissa) * 0x1p-24f));
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13));
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }

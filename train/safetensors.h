@@ -22,8 +22,9 @@ struct TensorInfo {
   Index size() const;
 };
 
-/// One file, mapped.  The header is checked whole when it is opened: length, offsets, shapes against
-/// sizes, no overlap and no hole.  Throws std::runtime_error "PATH: what, where, what would be right".
+/// One file, mapped.  The header is checked whole when it is opened: length, offsets, shapes
+/// against sizes, no overlap and no hole.  Throws std::runtime_error "PATH: what, where, what would
+/// be right".
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);

@@ -10,9 +10,9 @@ namespace attnres {
 struct Schedule {
   std::string shape = "cosine";  ///< "cosine", "wsd" (warm-up, stable, decay) or "constant"
   double peak = 1e-3;
-  double final_fraction = 0.1;   ///< of the peak, at the last step; cosine and wsd
-  double decay_fraction = 0.2;   ///< of all steps, spent decaying; wsd
-  Index warmup = 0;              ///< steps of linear warm-up
+  double final_fraction = 0.1;  ///< of the peak, at the last step; cosine and wsd
+  double decay_fraction = 0.2;  ///< of all steps, spent decaying; wsd
+  Index warmup = 0;             ///< steps of linear warm-up
   Index steps = 1;
 
   /// The rate of step 1..steps.  During warm-up peak * step / warmup; then by shape:

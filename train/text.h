@@ -21,8 +21,10 @@ inline std::string with_prefix(double value) {
   const char* prefixes[] = {"", " k", " M", " G", " T", " P"};
   int i = 0;
   while (value >= 999.5 && i < 5) value /= 1000, ++i;
-  return format(value >= 99.95 || i == 0 ? "%.0f%s" : value >= 9.995 ? "%.1f%s" : "%.2f%s", value,
-                prefixes[i]);
+  return format(value >= 99.95 || i == 0 ? "%.0f%s"
+                : value >= 9.995         ? "%.1f%s"
+                                         : "%.2f%s",
+                value, prefixes[i]);
 }
 
 /// "12.3 MiB".

@@ -24,7 +24,8 @@ class StopOnSignal {
  public:
   StopOnSignal() {
     stop_requested = false;
-    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int number) {
+    for (const int signal : {SIGINT, SIGTERM})
+      std::signal(signal, [](int number) {
         stop_requested = true;
         std::signal(number, SIG_DFL);
       });
@@ -127,10 +128,10 @@ Trainer::StepResult Trainer::step() {
   const float scale = 1.0f / float(counted);
   double loss_sum = 0;
   for (std::size_t first = 0; first < tokens_.size(); first += micro_tokens)
-    loss_sum += model_.accumulate({c.micro_sequences, c.positions,
-                                   std::span(tokens_).subspan(first, micro_tokens),
-                                   std::span(targets_).subspan(first, micro_tokens)},
-                                  scale);
+    loss_sum += model_.accumulate(
+        {c.micro_sequences, c.positions, std::span(tokens_).subspan(first, micro_tokens),
+         std::span(targets_).subspan(first, micro_tokens)},
+        scale);
   const Index t = state_.step + 1;
   const StepResult result{loss_sum / double(counted), model_.gradient_norm(), c.schedule.rate(t)};
   stop_if_not_finite(result);
@@ -144,11 +145,12 @@ void Trainer::stop_if_not_finite(const StepResult& result) const {
   if (std::isfinite(result.loss) && std::isfinite(result.norm)) return;
   const std::string tensor = model_.non_finite_gradient();
   const auto good = newest_valid_checkpoint(run_folder_, [](const std::string&) {});
-  throw std::runtime_error(
-      "step " + std::to_string(state_.step + 1) + ": the loss is " + format("%g", result.loss) +
-      (tensor.empty() ? "; all gradients are finite" : "; the first non-finite gradient is " + tensor) +
-      "; the newest good checkpoint is " + (good ? good->string() : "none") +
-      "; a lower --lr or --clip may help");
+  throw std::runtime_error("step " + std::to_string(state_.step + 1) + ": the loss is " +
+                           format("%g", result.loss) +
+                           (tensor.empty() ? "; all gradients are finite"
+                                           : "; the first non-finite gradient is " + tensor) +
+                           "; the newest good checkpoint is " + (good ? good->string() : "none") +
+                           "; a lower --lr or --clip may help");
 }
 
 void Trainer::evaluate_now() {
@@ -196,7 +198,8 @@ std::string Trainer::live_text(const StepResult& result) const {
   const double mean = seconds_ / double(steps_timed_);
   const double utilisation = tokens_per_second_ * flops_per_token_ / (peak_gflops_ * 1e9);
   return format("step %ld/%ld  loss %.3f", long(state_.step), long(c.schedule.steps), result.loss) +
-         (data_.bytes ? format("  bits/byte %.3f", result.loss / std::numbers::ln2) : std::string()) +
+         (data_.bytes ? format("  bits/byte %.3f", result.loss / std::numbers::ln2)
+                      : std::string()) +
          format("  %s tokens/s  MFU %.0f %%  left %s", with_prefix(tokens_per_second_).c_str(),
                 100 * utilisation, duration(mean * double(c.schedule.steps - state_.step)).c_str());
 }

@@ -51,8 +51,8 @@ class Trainer {
   Evaluation last_evaluation_;
   std::vector<std::int32_t> tokens_, targets_;  // of one optimizer step
   double peak_gflops_, flops_per_token_;
-  double seconds_ = 0;      // spent in steps since run() began
-  Index steps_timed_ = 0;   // counted in seconds_
+  double seconds_ = 0;     // spent in steps since run() began
+  Index steps_timed_ = 0;  // counted in seconds_
   double tokens_per_second_ = 0;
 };
 

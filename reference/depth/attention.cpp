@@ -17,8 +17,8 @@ void softmax_over_sources(Scalar* values, Index sources, Index heads) {
   for (Index h = 0; h < heads; ++h) a.col(h) /= a.col(h).sum();
 }
 
-// One head of one token's row: C channels.  Where C is known to the compiler the loops over channels
-// unroll, and routing costs half as much.
+// One head of one token's row: C channels.  Where C is known to the compiler the loops over
+// channels unroll, and routing costs half as much.
 template <class Scalar, int C>
 using Head = Eigen::Map<Eigen::Matrix<Scalar, C, 1>>;
 template <class Scalar, int C>
@@ -28,11 +28,16 @@ using ConstHead = Eigen::Map<const Eigen::Matrix<Scalar, C, 1>>;
 template <class Body>
 void with_head_size(Index C, const Body& body) {
   switch (C) {
-    case 16: return body(std::integral_constant<int, 16>());
-    case 32: return body(std::integral_constant<int, 32>());
-    case 64: return body(std::integral_constant<int, 64>());
-    case 128: return body(std::integral_constant<int, 128>());
-    default: return body(std::integral_constant<int, Eigen::Dynamic>());
+    case 16:
+      return body(std::integral_constant<int, 16>());
+    case 32:
+      return body(std::integral_constant<int, 32>());
+    case 64:
+      return body(std::integral_constant<int, 64>());
+    case 128:
+      return body(std::integral_constant<int, 128>());
+    default:
+      return body(std::integral_constant<int, Eigen::Dynamic>());
   }
 }
 
@@ -76,8 +81,7 @@ void gather_token(const RoutingState<Scalar>& state, const DepthPlan::Consumer& 
   const Scalar* w = state.folded[l].data();
   const Scalar* a = state.weights.row(l, n) + consumer.position * heads;
   const Scalar* delta = state.delta.row(l, n);
-  prefetch(state.gradients.row(l, std::min(n + 1, state.gradients.tokens() - 1)),
-           heads * channels);
+  prefetch(state.gradients.row(l, std::min(n + 1, state.gradients.tokens() - 1)), heads * channels);
   for (Index h = 0; h < heads; ++h) {
     const Index c = h * channels;
     const ConstHead<Scalar, C> v_h(v + c, channels), G_h(G + c, channels), w_h(w + c, channels);
@@ -119,8 +123,7 @@ RoutingState<Scalar>::RoutingState(Index tokens, const DepthPlan& plan, Index ch
 
 template <class Scalar>
 Index RoutingState<Scalar>::size() const {
-  return Index(folded.size()) * folded[0].size() + weights.size() + gradients.size() +
-         delta.size();
+  return Index(folded.size()) * folded[0].size() + weights.size() + gradients.size() + delta.size();
 }
 
 template <class Scalar>
@@ -216,20 +219,20 @@ void depth_attention_backward_scatter(const SourceBank<Scalar>& bank, const Dept
   }
 }
 
-#define INSTANTIATE(S)                                                                            \
-  template struct SourceBank<S>;                                                                  \
-  template struct RoutingState<S>;                                                                \
-  template void depth_attention_forward<S>(const SourceBank<S>&, const DepthPlan&, Index,         \
-                                           RoutingState<S>&, MatrixOut<S>);                       \
-  template void depth_attention_keep_gradient<S>(MatrixIn<S>, MatrixIn<S>, Index,                 \
-                                                 RoutingState<S>&);                               \
-  template void depth_attention_backward_gather<S>(const SourceBank<S>&, const DepthPlan&, Index, \
-                                                   const RoutingState<S>&, bool, MatrixOut<S>,    \
-                                                   GatherPartials<S>&);                           \
-  template void sum_partials<S>(const GatherPartials<S>&, Index, Index, VectorOut<S>);            \
+#define INSTANTIATE(S)                                                                             \
+  template struct SourceBank<S>;                                                                   \
+  template struct RoutingState<S>;                                                                 \
+  template void depth_attention_forward<S>(const SourceBank<S>&, const DepthPlan&, Index,          \
+                                           RoutingState<S>&, MatrixOut<S>);                        \
+  template void depth_attention_keep_gradient<S>(MatrixIn<S>, MatrixIn<S>, Index,                  \
+                                                 RoutingState<S>&);                                \
+  template void depth_attention_backward_gather<S>(const SourceBank<S>&, const DepthPlan&, Index,  \
+                                                   const RoutingState<S>&, bool, MatrixOut<S>,     \
+                                                   GatherPartials<S>&);                            \
+  template void sum_partials<S>(const GatherPartials<S>&, Index, Index, VectorOut<S>);             \
   template void depth_attention_backward_scatter<S>(const SourceBank<S>&, const DepthPlan&, Index, \
-                                                    const RoutingState<S>&,                       \
-                                                    std::span<Matrix<S>>, VectorOut<S>);
+                                                    const RoutingState<S>&, std::span<Matrix<S>>,  \
+                                                    VectorOut<S>);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -1,6 +1,7 @@
 // Depth attention at one site: softmax over sources, per token and per depth head.
 // H = 1 is Attention Residuals, arXiv 2603.15031, equations 2-4; H > 1 is MHAR, arXiv 2607.27230.
-// The backward pass comes in two forms: by site (scatter, the textbook form) and by source (gather).
+// The backward pass comes in two forms: by site (scatter, the textbook form) and by source
+// (gather).
 #pragma once
 
 #include <span>
@@ -82,7 +83,8 @@ void depth_attention_forward(const SourceBank<Scalar>& bank, const DepthPlan& pl
                              RoutingState<Scalar>& state, MatrixOut<Scalar> output);
 
 /// Keeps G = dLoss/do of a site, and
-///   delta[n,h] = sum_{c in h} G[n,c] o[n,c],  which equals sum_i a_i p_i: no pass over the sources.
+///   delta[n,h] = sum_{c in h} G[n,c] o[n,c],  which equals sum_i a_i p_i: no pass over the
+///   sources.
 template <class Scalar>
 void depth_attention_keep_gradient(MatrixIn<Scalar> output_gradient, MatrixIn<Scalar> output,
                                    Index site, RoutingState<Scalar>& state);
@@ -106,7 +108,8 @@ void sum_partials(const GatherPartials<Scalar>& partials, Index sites, Index sit
                   VectorOut<Scalar> dfolded);
 
 /// The textbook form, seen from one site: adds to the gradient of every source that it read.
-///   dv_i += a_i ∘ G + r_i e_i ∘ w - (r_i^2 / D) (sum_h e_i s_i) v_i;   dw += sum_n sum_i e_i r_i v_i
+///   dv_i += a_i ∘ G + r_i e_i ∘ w - (r_i^2 / D) (sum_h e_i s_i) v_i;   dw += sum_n sum_i e_i r_i
+///   v_i
 /// Kept as the oracle of the gather form: it shares none of its loops.  dsources[i] [N, D].
 template <class Scalar>
 void depth_attention_backward_scatter(const SourceBank<Scalar>& bank, const DepthPlan& plan,

@@ -35,8 +35,7 @@ void AttentionMixer<Scalar>::write(Index sublayer, MatrixIn<Scalar> output) {
   for_each_tile(output.rows(), kTokenTile, [&](Index first, Index count) {
     auto rows = source.middleRows(first, count);
     rows = output.middleRows(first, count);
-    if (plan_.continues[sublayer])
-      rows += bank_.sources[sublayer - 1].middleRows(first, count);
+    if (plan_.continues[sublayer]) rows += bank_.sources[sublayer - 1].middleRows(first, count);
   });
   rms_norm_statistics<Scalar>(source, eps_, bank_.rstd[sublayer]);
 }

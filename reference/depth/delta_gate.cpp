@@ -25,8 +25,8 @@ Scalar delta_gate_backward(MatrixIn<Scalar> dinput, MatrixIn<Scalar> o, Scalar g
   return row_sums.sum();
 }
 
-#define INSTANTIATE(S)                                                                          \
-  template void delta_gate_forward<S>(MatrixIn<S>, MatrixIn<S>, S, MatrixOut<S>);               \
+#define INSTANTIATE(S)                                                            \
+  template void delta_gate_forward<S>(MatrixIn<S>, MatrixIn<S>, S, MatrixOut<S>); \
   template S delta_gate_backward<S>(MatrixIn<S>, MatrixIn<S>, S, MatrixOut<S>, VectorOut<S>);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE

@@ -32,7 +32,7 @@ class DeltaMixer final : public DepthMixer<Scalar> {
   Index sublayers_;
   ResidualMixer<Scalar> residual_;
   AttentionMixer<Scalar> attention_;
-  std::vector<Scalar> gates_;            // alpha_l, [L+1], index 0 unused
+  std::vector<Scalar> gates_;  // alpha_l, [L+1], index 0 unused
   std::vector<Scalar> dgates_;
   std::vector<Matrix<Scalar>> outputs_;  // o_l [N, D], kept because dalpha = <dinput, o_l>
   Matrix<Scalar> scratch_;               // alpha_l dinput, then attention's part of doutput [N, D]

@@ -66,8 +66,8 @@ void merge(PartialMix<Scalar>& into, const PartialMix<Scalar>& other) {
 
 template <class Scalar>
 void finish_grouped_site(const SourceBank<Scalar>& bank, const DepthPlan& plan, Index site,
-                         Index first_site, RoutingState<Scalar>& state,
-                         PartialMix<Scalar>& mix, MatrixOut<Scalar> output) {
+                         Index first_site, RoutingState<Scalar>& state, PartialMix<Scalar>& mix,
+                         MatrixOut<Scalar> output) {
   const auto& sources = plan.sources[site];
   const Index S = Index(sources.size()), H = state.heads, C = output.cols() / H;
   for_each_tile(output.rows(), kDepthTile, [&](Index first, Index count) {
@@ -86,11 +86,11 @@ void finish_grouped_site(const SourceBank<Scalar>& bank, const DepthPlan& plan, 
   });
 }
 
-#define INSTANTIATE(S)                                                                           \
-  template void evaluate_group<S>(const SourceBank<S>&, const DepthPlan&, Index,                 \
-                                  RoutingState<S>&, std::span<PartialMix<S>>);                   \
-  template void merge<S>(PartialMix<S>&, const PartialMix<S>&);                                  \
-  template void finish_grouped_site<S>(const SourceBank<S>&, const DepthPlan&, Index, Index,     \
+#define INSTANTIATE(S)                                                                             \
+  template void evaluate_group<S>(const SourceBank<S>&, const DepthPlan&, Index, RoutingState<S>&, \
+                                  std::span<PartialMix<S>>);                                       \
+  template void merge<S>(PartialMix<S>&, const PartialMix<S>&);                                    \
+  template void finish_grouped_site<S>(const SourceBank<S>&, const DepthPlan&, Index, Index,       \
                                        RoutingState<S>&, PartialMix<S>&, MatrixOut<S>);
 ATTNRES_FOR_EACH_SCALAR(INSTANTIATE)
 #undef INSTANTIATE

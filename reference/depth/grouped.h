@@ -10,8 +10,8 @@ namespace attnres {
 /// A softmax mix over part of the sources: running maximum, sum of exponentials, unnormalised mix.
 template <class Scalar>
 struct PartialMix {
-  Matrix<Scalar> maximum;      ///< m [N, H]
-  Matrix<Scalar> sum;          ///< z [N, H]
+  Matrix<Scalar> maximum;       ///< m [N, H]
+  Matrix<Scalar> sum;           ///< z [N, H]
   Matrix<Scalar> unnormalised;  ///< u [N, D]
 };
 
@@ -32,7 +32,7 @@ void merge(PartialMix<Scalar>& into, const PartialMix<Scalar>& other);
 /// logits into weights a = e^(s-m) / z.
 template <class Scalar>
 void finish_grouped_site(const SourceBank<Scalar>& bank, const DepthPlan& plan, Index site,
-                         Index first_site, RoutingState<Scalar>& state,
-                         PartialMix<Scalar>& mix, MatrixOut<Scalar> output);
+                         Index first_site, RoutingState<Scalar>& state, PartialMix<Scalar>& mix,
+                         MatrixOut<Scalar> output);
 
 }  // namespace attnres

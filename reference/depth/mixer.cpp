@@ -14,7 +14,8 @@ std::unique_ptr<DepthMixer<Scalar>> make_depth_mixer(const ModelConfig& config, 
       return std::make_unique<ResidualMixer<Scalar>>(tokens, config.hidden_size);
     case DepthMixing::Kind::attention:
       return std::make_unique<AttentionMixer<Scalar>>(config, tokens);
-    case DepthMixing::Kind::delta: return std::make_unique<DeltaMixer<Scalar>>(config, tokens);
+    case DepthMixing::Kind::delta:
+      return std::make_unique<DeltaMixer<Scalar>>(config, tokens);
   }
   return nullptr;
 }

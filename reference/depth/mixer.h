@@ -46,7 +46,8 @@ class DepthMixer {
 
   /// Bytes held for one batch.
   virtual std::size_t bytes() const = 0;
-  /// The plan, nullptr where nothing routes, and the routing weights [N, S*H] of a site's last read.
+  /// The plan, nullptr where nothing routes, and the routing weights [N, S*H] of a site's last
+  /// read.
   virtual const DepthPlan* plan() const { return nullptr; }
   virtual Matrix<Scalar> weights(Index /*site*/) const { return {}; }
 };

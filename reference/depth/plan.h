@@ -9,8 +9,8 @@
 
 namespace attnres {
 
-/// Sublayers are numbered 1..L and write source 1..L; source 0 is the token embedding.  Site l reads
-/// the depth history before sublayer l; site L+1 is the readout before the final norm.
+/// Sublayers are numbered 1..L and write source 1..L; source 0 is the token embedding.  Site l
+/// reads the depth history before sublayer l; site L+1 is the readout before the final norm.
 ///
 /// Source l is the raw output v_l of sublayer l where the block is one sublayer long, and the
 /// running partial sum of its block otherwise, so a block b_n is the last source of its sublayers.

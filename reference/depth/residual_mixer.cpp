@@ -8,8 +8,10 @@ namespace attnres {
 template <class Scalar>
 void ResidualMixer<Scalar>::write(Index sublayer, MatrixIn<Scalar> output) {
   for_each_tile(stream_.rows(), kTokenTile, [&](Index first, Index count) {
-    if (sublayer == 0) stream_.middleRows(first, count) = output.middleRows(first, count);
-    else stream_.middleRows(first, count) += output.middleRows(first, count);
+    if (sublayer == 0)
+      stream_.middleRows(first, count) = output.middleRows(first, count);
+    else
+      stream_.middleRows(first, count) += output.middleRows(first, count);
   });
 }
 

@@ -33,7 +33,8 @@ std::vector<std::int32_t> all_of(const TokenData& data) {
 }
 
 // Overwrites `bytes` at an offset of a file.
-void patch(const std::filesystem::path& path, std::size_t offset, const void* bytes, std::size_t size) {
+void patch(const std::filesystem::path& path, std::size_t offset, const void* bytes,
+           std::size_t size) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(std::streamoff(offset));
   file.write(static_cast<const char*>(bytes), std::streamsize(size));
@@ -173,7 +174,7 @@ TEST_CASE("the windows of an epoch are the data set, once") {
     CHECK(loader.position().epoch == 0);
     CHECK(inputs.size() == size - 1);  // every token but the last is an input once,
     CHECK(std::set(inputs.begin(), inputs.end()).size() == size - 1);
-    CHECK(*outputs.begin() == 1);      // and every token but the first a target once
+    CHECK(*outputs.begin() == 1);  // and every token but the first a target once
     CHECK(std::set(outputs.begin(), outputs.end()).size() == size - 1);
   }
 }

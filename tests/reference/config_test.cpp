@@ -30,9 +30,10 @@ TEST_CASE("a config survives the way through JSON") {
 }
 
 TEST_CASE("a plain Llama config.json is a residual model, with Hugging Face's defaults") {
-  const json object = {{"model_type", "llama"}, {"hidden_size", 64}, {"intermediate_size", 128},
-                       {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"vocab_size", 100},
-                       {"rope_scaling", nullptr}, {"attention_bias", false}};
+  const json object = {{"model_type", "llama"},    {"hidden_size", 64},
+                       {"intermediate_size", 128}, {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4}, {"vocab_size", 100},
+                       {"rope_scaling", nullptr},  {"attention_bias", false}};
   const ModelConfig c = config_from_json(object);
   CHECK(c.depth_mixing.kind == DepthMixing::Kind::residual);
   CHECK(c.num_key_value_heads == 4);
@@ -52,7 +53,8 @@ TEST_CASE("what does not fit or is not computed is refused in one sentence") {
   CHECK(contains(refusal([](json& o) { o["depth_mixing"]["heads"] = 5; }),
                  "hidden_size 24 is not divisible by depth_mixing.heads 5"));
   CHECK(contains(refusal([](json& o) { o.erase("vocab_size"); }), "needs \"vocab_size\""));
-  CHECK(contains(refusal([](json& o) { o["hidden_size"] = "big"; }), "\"hidden_size\" has the wrong type"));
+  CHECK(contains(refusal([](json& o) { o["hidden_size"] = "big"; }),
+                 "\"hidden_size\" has the wrong type"));
   CHECK(contains(refusal([](json& o) { o["hidden_size"] = -4; }), "must be positive"));
   CHECK(contains(refusal([](json& o) { o["num_key_value_heads"] = 3; }), "multiple"));
   CHECK(contains(refusal([](json& o) { o["head_dim"] = 7; }), "even"));

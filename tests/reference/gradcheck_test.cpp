@@ -10,7 +10,8 @@ namespace {
 
 void check_all(const std::vector<GradcheckResult>& results) {
   for (const auto& r : results) {
-    INFO(r.subject, ", ", r.tensor, "[", r.worst, "]: analytic ", r.analytic, ", numeric ", r.numeric);
+    INFO(r.subject, ", ", r.tensor, "[", r.worst, "]: analytic ", r.analytic, ", numeric ",
+         r.numeric);
     CHECK(r.passed);
     CHECK(r.checked > 0);
   }

@@ -19,7 +19,8 @@ TEST_CASE("RMSNorm gives rows of unit mean square before the gain") {
   M y(5, 37);
   V rstd(5);
   rms_norm_forward<double>(x, V::Ones(37), 1e-12, y, rstd);
-  for (Index n = 0; n < 5; ++n) CHECK(y.row(n).squaredNorm() / 37 == doctest::Approx(1).epsilon(1e-10));
+  for (Index n = 0; n < 5; ++n)
+    CHECK(y.row(n).squaredNorm() / 37 == doctest::Approx(1).epsilon(1e-10));
   V alone(5);
   rms_norm_statistics<double>(x, 1e-12, alone);
   CHECK(same_bits(alone, rstd));
@@ -112,8 +113,8 @@ M naive_attention(const AttentionShape& s, const M& q, const M& k, const M& v) {
 TEST_CASE("attention in blocks with an online softmax is attention with the whole matrix") {
   Random random(5);
   for (const AttentionShape& shape :
-       {AttentionShape{2, 1, 2, 1, 4}, AttentionShape{1, 64, 2, 2, 4}, AttentionShape{2, 65, 4, 2, 6},
-        AttentionShape{1, 200, 3, 1, 10}}) {
+       {AttentionShape{2, 1, 2, 1, 4}, AttentionShape{1, 64, 2, 2, 4},
+        AttentionShape{2, 65, 4, 2, 6}, AttentionShape{1, 200, 3, 1, 10}}) {
     const Index N = shape.sequences * shape.positions;
     const M q = random.matrix(N, shape.heads * shape.head_dim, 3);
     const M k = random.matrix(N, shape.kv_heads * shape.head_dim, 3);
@@ -180,7 +181,8 @@ TEST_CASE("cross-entropy in chunks is -log softmax of the target") {
     cross_entropy_forward<double>(hidden, head, targets, logits, loss);
     for (Index n = 0; n < N; ++n)
       CHECK(loss[n] == doctest::Approx(std::log(z.row(n).array().exp().sum()) - z(n, targets[n])));
-    cross_entropy_forward_backward<double>(hidden, head, targets, 1.0, logits, again, dhidden, dhead);
+    cross_entropy_forward_backward<double>(hidden, head, targets, 1.0, logits, again, dhidden,
+                                           dhead);
     CHECK(same_bits(loss, again));
   }
 }

@@ -23,8 +23,8 @@ struct Run {
   double operator()() {
     gradients.values().setZero();
     const TokenBatch batch{state.shape.sequences, state.shape.positions, tokens, targets};
-    return transformer_loss_and_gradients<Scalar>(parameters, batch, Scalar(1) / Scalar(tokens.size()),
-                                                  state, gradients);
+    return transformer_loss_and_gradients<Scalar>(
+        parameters, batch, Scalar(1) / Scalar(tokens.size()), state, gradients);
   }
   Matrix<Scalar> logits() {
     Matrix<Scalar> z(Index(tokens.size()), parameters.config().vocab_size);
@@ -32,7 +32,9 @@ struct Run {
     transformer_logits<Scalar>(parameters, batch, state, z);
     return z;
   }
-  auto gradient(const std::string& name) { return gradients.tensor(*gradients.layout().find(name)); }
+  auto gradient(const std::string& name) {
+    return gradients.tensor(*gradients.layout().find(name));
+  }
 
   Parameters<Scalar> parameters, gradients;
   TransformerState<Scalar> state;
@@ -58,7 +60,8 @@ void check_delta_with_closed_gates() {
     CHECK(same_bits(residual.gradients.tensor(spec), delta.gradient(spec.name)));
   double gate_gradient = 0;
   for (const auto& spec : delta.gradients.layout().specs) {
-    if (spec.kind == ParameterKind::gate) gate_gradient += std::abs(double(delta.gradients.tensor(spec)(0, 0)));
+    if (spec.kind == ParameterKind::gate)
+      gate_gradient += std::abs(double(delta.gradients.tensor(spec)(0, 0)));
     if (spec.kind == ParameterKind::query) CHECK(delta.gradients.tensor(spec).isZero(0));
   }
   CHECK(gate_gradient > 1e-6);  // step one reaches the gates first
@@ -72,7 +75,8 @@ TEST_CASE("the delta form with closed gates is the residual model, bit for bit")
 }
 
 TEST_CASE("block_sublayers = 1 is the full form, exactly; blocks change the function") {
-  Run<double> full(small_config({Kind::attention, 2})), block(small_config({Kind::attention, 2, 1}));
+  Run<double> full(small_config({Kind::attention, 2})),
+      block(small_config({Kind::attention, 2, 1}));
   CHECK(full() == block());
   CHECK(same_bits(full.gradients.values(), block.gradients.values()));
   Run<double> blocks_of_two(small_config({Kind::attention, 2, 2}));
@@ -118,7 +122,8 @@ TEST_CASE("the first site keeps its parameters and never moves them") {
 }
 
 TEST_CASE("a later token changes no earlier logit") {
-  for (const DepthMixing& mixing : {DepthMixing{}, DepthMixing{Kind::attention, 2}, DepthMixing{Kind::delta, 2}}) {
+  for (const DepthMixing& mixing :
+       {DepthMixing{}, DepthMixing{Kind::attention, 2}, DepthMixing{Kind::delta, 2}}) {
     Run<double> run(small_config(mixing), 1, 9);
     const M before = run.logits();
     run.tokens[6] = (run.tokens[6] + 1) % 17;
@@ -129,7 +134,8 @@ TEST_CASE("a later token changes no earlier logit") {
 }
 
 TEST_CASE("sequences of a batch do not see each other") {
-  Run<double> both(small_config({Kind::attention, 2}), 2, 9), second(small_config({Kind::attention, 2}), 1, 9);
+  Run<double> both(small_config({Kind::attention, 2}), 2, 9),
+      second(small_config({Kind::attention, 2}), 1, 9);
   second.tokens.assign(both.tokens.begin() + 9, both.tokens.end());
   CHECK(max_difference(both.logits().bottomRows(9), second.logits()) < 1e-12);
 }
@@ -154,7 +160,8 @@ TEST_CASE("float follows double") {
 }
 
 TEST_CASE("the same bits from one thread and from several") {
-  for (const DepthMixing& mixing : {DepthMixing{}, DepthMixing{Kind::attention, 2}, DepthMixing{Kind::delta, 2}}) {
+  for (const DepthMixing& mixing :
+       {DepthMixing{}, DepthMixing{Kind::attention, 2}, DepthMixing{Kind::delta, 2}}) {
     Run<float> run(small_config(mixing), 4, 100);
     set_threads(1);
     const double one = run();
@@ -175,7 +182,8 @@ TEST_CASE("the state reports the memory that it holds") {
   const Index attention = 2 * N * D + 2 * N * q + 2 * N * kv + heads * N + N;
   const Index mlp = 2 * N * D + 3 * N * F + N;
   CHECK(state.saved_bytes() == std::size_t(layers * (attention + mlp) + 2 * N * D) * sizeof(float));
-  CHECK(state.mixer_bytes() >= std::size_t(2 * 7 * N * D) * sizeof(float));  // sources and gradients
+  CHECK(state.mixer_bytes() >=
+        std::size_t(2 * 7 * N * D) * sizeof(float));  // sources and gradients
   TransformerState<double> twice(small_config({Kind::attention, 2}), 2, 9);
   CHECK(twice.saved_bytes() == 2 * state.saved_bytes());
 }
@@ -203,5 +211,6 @@ TEST_CASE("multi-head depth attention has exactly the parameters of one head") {
 TEST_CASE("a batch of another shape is refused") {
   Run<double> run(small_config());
   const TokenBatch batch{1, 9, std::span(run.tokens).first(9), run.targets};
-  CHECK(contains(error_of([&] { transformer_loss<double>(run.parameters, batch, run.state); }), "1 x 9"));
+  CHECK(contains(error_of([&] { transformer_loss<double>(run.parameters, batch, run.state); }),
+                 "1 x 9"));
 }

@@ -24,7 +24,8 @@ Result attnres_program(const std::string& arguments) {
   FILE* pipe = ::popen((ATTNRES_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
   std::string output;
   std::array<char, 4096> buffer;
-  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), n);
+  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    output.append(buffer.data(), n);
   const int status = ::pclose(pipe);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
 }
@@ -39,7 +40,8 @@ void check_failure(const std::string& arguments, int status, const std::string& 
   CHECK(std::count(r.output.begin(), r.output.end(), '\n') == 1);
 }
 
-std::string small_model_json(const std::filesystem::path& path, const DepthMixing& mixing = {DepthMixing::Kind::attention, 2}) {
+std::string small_model_json(const std::filesystem::path& path,
+                             const DepthMixing& mixing = {DepthMixing::Kind::attention, 2}) {
   write_text(path, config_to_json(tiny_model(mixing)).dump());
   return path.string();
 }
@@ -50,9 +52,10 @@ std::string tiny_run_folder(const TemporaryFolder& folder, const std::string& mo
   for (int i = 0; i < 200; ++i) text += "It is a truth universally acknowledged. ";
   write_text(folder / "text.txt", text);
   const std::string out = (folder / "run").string();
-  const Result r = attnres_program("train --config " + small_model_json(folder / "model.json") + " --data " +
-                                   (folder / "text.txt").string() + " --seq 16 --tokens-per-step 64 --steps 6 --out " +
-                                   out + " --save-every 2 --eval-every 3 --eval-tokens 100 " + more);
+  const Result r = attnres_program("train --config " + small_model_json(folder / "model.json") +
+                                   " --data " + (folder / "text.txt").string() +
+                                   " --seq 16 --tokens-per-step 64 --steps 6 --out " + out +
+                                   " --save-every 2 --eval-every 3 --eval-tokens 100 " + more);
   INFO(r.output);
   REQUIRE(r.status == 0);
   return out;
@@ -63,7 +66,8 @@ std::string tiny_run_folder(const TemporaryFolder& folder, const std::string& mo
 TEST_CASE("every command explains itself with examples, defaults and units") {
   const Result all = attnres_program("--help");
   CHECK(all.status == 0);
-  for (const std::string command : {"train", "sample", "eval", "inspect", "gradcheck", "dump", "init"}) {
+  for (const std::string command :
+       {"train", "sample", "eval", "inspect", "gradcheck", "dump", "init"}) {
     CHECK(contains(all.output, command));
     const Result help = attnres_program(command + " --help");
     CHECK(help.status == 0);
@@ -88,14 +92,16 @@ TEST_CASE("what does not fit together is said before anything is written") {
   const std::string out = " --out " + (folder / "run").string();
   check_failure("train --preset 3t" + out, 1, "unknown preset \"3t\"");
   check_failure("train --mixing highway" + out, 1, "unknown mixing \"highway\"");
-  check_failure("train --depth-heads 5" + out, 1, "hidden_size 128 is not divisible by depth_mixing.heads 5");
+  check_failure("train --depth-heads 5" + out, 1,
+                "hidden_size 128 is not divisible by depth_mixing.heads 5");
   check_failure("train --mixing residual --depth-heads 4" + out, 1, "no depth heads");
   check_failure("train --tokens-per-step 1000" + out, 1, "multiple of the sequence length 256");
   check_failure("train --schedule zigzag" + out, 1, "zigzag");
   check_failure("train --data nothing.txt" + out, 1, "nothing.txt: no such text or token file");
   check_failure("train --config nothing.json" + out, 1, "nothing.json: no such file");
   write_text(folder / "broken.json", "{\"hidden_size\": }");
-  check_failure("train --config " + (folder / "broken.json").string() + out, 1, "not valid JSON at byte 17");
+  check_failure("train --config " + (folder / "broken.json").string() + out, 1,
+                "not valid JSON at byte 17");
   check_failure("train --resume" + out, 1, "holds no complete checkpoint");
   CHECK(!std::filesystem::exists(folder / "run"));
 }
@@ -106,7 +112,8 @@ TEST_CASE("bad token files are refused with file and offset") {
   std::vector<std::uint16_t> tokens(2000, 5);
   tokens[1500] = 60000;
   write_token_shard(path, tokens);
-  check_failure("train --data " + path + " --dry-run", 1, path + ": has token id 60000 at offset 4024");
+  check_failure("train --data " + path + " --dry-run", 1,
+                path + ": has token id 60000 at offset 4024");
   std::filesystem::resize_file(path, 3000);
   check_failure("train --data " + path + " --dry-run", 1, "its header promises 2000 tokens");
 }
@@ -114,9 +121,11 @@ TEST_CASE("bad token files are refused with file and offset") {
 TEST_CASE("a dry run prints the plan and writes nothing") {
   const Result r = attnres_program("train --preset quickstart --mixing mhar --dry-run");
   CHECK(r.status == 0);
-  for (const char* part : {"parameters", "depth query 1664", "FLOP per token", "moments", "depth history", "steps x", "epochs"})
+  for (const char* part : {"parameters", "depth query 1664", "FLOP per token", "moments",
+                           "depth history", "steps x", "epochs"})
     CHECK(contains(r.output, part));
-  const Result paper = attnres_program("train --preset 100m --micro-batch 1 --vocab 151936 --dry-run");
+  const Result paper =
+      attnres_program("train --preset 100m --micro-batch 1 --vocab 151936 --dry-run");
   CHECK(paper.status == 0);
   CHECK(contains(paper.output, "131072 tokens (64 micro-batches of 1 x 2048)"));
 }
@@ -124,23 +133,29 @@ TEST_CASE("a dry run prints the plan and writes nothing") {
 TEST_CASE("train, eval, sample and inspect work on one run; resume continues it") {
   TemporaryFolder folder;
   const std::string run = tiny_run_folder(folder);
-  for (const char* name : {"config.json", "log.jsonl", "loss.svg", "routing.svg", "checkpoints/step-00000006/complete.json"})
+  for (const char* name : {"config.json", "log.jsonl", "loss.svg", "routing.svg",
+                           "checkpoints/step-00000006/complete.json"})
     CHECK(std::filesystem::exists(std::filesystem::path(run) / name));
   check_failure("train --out " + run, 1, "already holds a run");
 
   const std::string text = (folder / "text.txt").string(), json = (folder / "eval.json").string();
-  const Result eval = attnres_program("eval --checkpoint " + run + " --data " + text + " --json " + json);
+  const Result eval =
+      attnres_program("eval --checkpoint " + run + " --data " + text + " --json " + json);
   CHECK(eval.status == 0);
   CHECK(contains(eval.output, "bits per byte"));
   CHECK(read_json(json)["tokens"] == 8000);
 
-  const Result sample = attnres_program("sample --checkpoint " + run + " --tokens 20 --seed 3 --prompt Truth");
+  const Result sample =
+      attnres_program("sample --checkpoint " + run + " --tokens 20 --seed 3 --prompt Truth");
   CHECK(sample.status == 0);
   CHECK(sample.output.starts_with("Truth"));
-  CHECK(sample.output == attnres_program("sample --checkpoint " + run + " --tokens 20 --seed 3 --prompt Truth").output);
+  CHECK(sample.output ==
+        attnres_program("sample --checkpoint " + run + " --tokens 20 --seed 3 --prompt Truth")
+            .output);
 
   const std::string svg = (folder / "map.svg").string();
-  const Result inspect = attnres_program("inspect --checkpoint " + run + " --data " + text + " --seq 16 --svg " + svg + " --json " + json);
+  const Result inspect = attnres_program("inspect --checkpoint " + run + " --data " + text +
+                                         " --seq 16 --svg " + svg + " --json " + json);
   CHECK(inspect.status == 0);
   CHECK(contains(inspect.output, "gradient norm"));
   CHECK(read_json(json)["sites"].size() == 7);
@@ -153,7 +168,8 @@ TEST_CASE("train, eval, sample and inspect work on one run; resume continues it"
     std::vector<double> result;
     std::istringstream stream(lines);
     for (std::string line; std::getline(stream, line);)
-      if (const auto entry = nlohmann::json::parse(line); entry["type"] == "step") result.push_back(entry["loss"]);
+      if (const auto entry = nlohmann::json::parse(line); entry["type"] == "step")
+        result.push_back(entry["loss"]);
     return result;
   };
   CHECK(losses(read_file(std::filesystem::path(run) / "log.jsonl")) == losses(log));
@@ -168,15 +184,20 @@ TEST_CASE("a checkpoint of another shape is refused by tensor and shape") {
   ModelConfig other = tiny_model();
   other.intermediate_size = 32;
   write_text(folder / "model/config.json", config_to_json(other).dump());
-  check_failure("sample --checkpoint " + (folder / "model").string(), 1, "has shape [24, 20]; config.json asks for [24, 32]");
+  check_failure("sample --checkpoint " + (folder / "model").string(), 1,
+                "has shape [24, 20]; config.json asks for [24, 32]");
 }
 
 TEST_CASE("init and dump: a fresh model's loss, logits, routing and gradients as F64") {
   TemporaryFolder folder;
-  const std::string model = (folder / "model").string(), tokens = (folder / "tokens.safetensors").string();
+  const std::string model = (folder / "model").string(),
+                    tokens = (folder / "tokens.safetensors").string();
   const std::string out = (folder / "dump.safetensors").string();
-  CHECK(attnres_program("init --config " + small_model_json(folder / "model.json") + " --out " + model + " --random-queries").status == 0);
-  check_failure("init --config " + (folder / "model.json").string() + " --out " + model, 1, "already holds a model");
+  CHECK(attnres_program("init --config " + small_model_json(folder / "model.json") + " --out " +
+                        model + " --random-queries")
+            .status == 0);
+  check_failure("init --config " + (folder / "model.json").string() + " --out " + model, 1,
+                "already holds a model");
 
   std::vector<std::int32_t> ids = {1, 2, 3, 4, 5, 6}, targets = {2, 3, -1, 5, 6, 7};
   const auto write_batch = [&] {

@@ -14,7 +14,8 @@ using nlohmann::json;
 namespace {
 
 // A file assembled by hand: header length, header, data.
-void write_by_hand(const std::filesystem::path& path, const std::string& header, const std::string& data) {
+void write_by_hand(const std::filesystem::path& path, const std::string& header,
+                   const std::string& data) {
   const std::uint64_t size = header.size();
   std::string content(reinterpret_cast<const char*>(&size), sizeof size);
   write_text(path, content + header + data);
@@ -33,10 +34,11 @@ std::string refusal(const std::filesystem::path& path) {
 
 TEST_CASE("half and bfloat16 convert exactly: ones, fractions, subnormals, infinities") {
   TemporaryFolder folder;
-  write_by_hand(folder / "h.safetensors",
-                R"({"h":{"dtype":"F16","shape":[6],"data_offsets":[0,12]},"b":{"dtype":"BF16","shape":[3],"data_offsets":[12,18]}})",
-                bytes_of<std::uint16_t>({0x3c00, 0xc100, 0x0001, 0x03ff, 0x7c00, 0x7bff}) +
-                    bytes_of<std::uint16_t>({0x3f80, 0xc040, 0x0001}));
+  write_by_hand(
+      folder / "h.safetensors",
+      R"({"h":{"dtype":"F16","shape":[6],"data_offsets":[0,12]},"b":{"dtype":"BF16","shape":[3],"data_offsets":[12,18]}})",
+      bytes_of<std::uint16_t>({0x3c00, 0xc100, 0x0001, 0x03ff, 0x7c00, 0x7bff}) +
+          bytes_of<std::uint16_t>({0x3f80, 0xc040, 0x0001}));
   const SafetensorsFile file(folder / "h.safetensors");
   std::vector<float> h(6), b(3);
   file.read<float>("h", h);
@@ -80,7 +82,10 @@ TEST_CASE("a malformed file is refused: truncated, overlapping, with holes, with
   CHECK(contains(refusal(path), "has 8 bytes, its shape needs 12"));
   write_by_hand(path, R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", "12345678");
   CHECK(contains(refusal(path), "unknown dtype Q4"));
-  write_by_hand(path, R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}})", "1234567");
+  write_by_hand(
+      path,
+      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}})",
+      "1234567");
   CHECK(contains(refusal(path), "overlap or leave a hole"));
   write_by_hand(path, R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", "1234567");
   CHECK(contains(refusal(path), "3 bytes after the last tensor"));
@@ -91,7 +96,8 @@ TEST_CASE("a malformed file is refused: truncated, overlapping, with holes, with
 namespace {
 
 // A Hugging Face Llama folder in the given dtype, sharded or not, with the weights of `from`.
-void write_llama(const std::filesystem::path& folder, const Parameters<float>& from, bool bf16, bool sharded) {
+void write_llama(const std::filesystem::path& folder, const Parameters<float>& from, bool bf16,
+                 bool sharded) {
   std::filesystem::create_directories(folder);
   json config = config_to_json(from.config());
   config.erase("depth_mixing");
@@ -103,11 +109,13 @@ void write_llama(const std::filesystem::path& folder, const Parameters<float>& f
   storage.reserve(from.layout().specs.size());
   for (std::size_t i = 0; i < from.layout().specs.size(); ++i) {
     const auto& spec = from.layout().specs[i];
-    const std::span<const float> values(from.values().data() + spec.offset, std::size_t(spec.size()));
+    const std::span<const float> values(from.values().data() + spec.offset,
+                                        std::size_t(spec.size()));
     std::span<const std::byte> bytes = std::as_bytes(values);
     if (bf16) {
       auto& converted = storage.emplace_back();
-      for (const float value : values) converted.push_back(std::uint16_t(std::bit_cast<std::uint32_t>(value) >> 16));
+      for (const float value : values)
+        converted.push_back(std::uint16_t(std::bit_cast<std::uint32_t>(value) >> 16));
       bytes = std::as_bytes(std::span(converted));
     }
     const int shard = sharded ? int(i % 2) : 0;
@@ -149,11 +157,15 @@ TEST_CASE("weights that do not fit their config are refused by tensor") {
     Parameters<float> parameters(config);
     return error_of([&] { load_parameters(folder.path(), parameters); });
   };
-  CHECK(contains(refusal_with([](auto& c) { c.intermediate_size = 28; }),
-                 "\"model.layers.0.mlp.down_proj.weight\" has shape [24, 20]; config.json asks for [24, 28]"));
+  CHECK(contains(
+      refusal_with([](auto& c) { c.intermediate_size = 28; }),
+      "\"model.layers.0.mlp.down_proj.weight\" has shape [24, 20]; config.json asks for [24, 28]"));
   CHECK(contains(refusal_with([](auto& c) { c.num_hidden_layers = 4; }), "is missing, and 8 more"));
-  CHECK(contains(refusal_with([](auto& c) { c.num_hidden_layers = 2; }), "is no parameter of the model"));
-  CHECK(contains(refusal_with([](auto& c) { c.depth_mixing = {DepthMixing::Kind::attention, 2}; }),
+  CHECK(contains(refusal_with([](auto& c) { c.num_hidden_layers = 2; }),
+                 "is no parameter of the model"));
+  CHECK(contains(refusal_with([](auto& c) {
+                   c.depth_mixing = {DepthMixing::Kind::attention, 2};
+                 }),
                  "res_norm.weight\" is missing"));
   CHECK(contains(error_of([&] { resolve_model_folder(folder / "nowhere"); }), "no such folder"));
 }

@@ -12,7 +12,8 @@ namespace attnres::test {
 inline DataSplit small_data(std::size_t tokens = 4000) {
   const std::string phrase = "it is a truth universally acknowledged; ";
   std::vector<std::uint16_t> ids;
-  for (std::size_t i = 0; i < tokens; ++i) ids.push_back(std::uint16_t(phrase[i * i % phrase.size()] & 127));
+  for (std::size_t i = 0; i < tokens; ++i)
+    ids.push_back(std::uint16_t(phrase[i * i % phrase.size()] & 127));
   TokenData all;
   all.append(std::move(ids));
   DataSplit split;
@@ -44,8 +45,10 @@ inline RunConfig tiny_run(Index steps) {
 
 /// A run that has not begun, and its model.
 struct TinyRun {
-  TinyRun(const RunConfig& config, std::filesystem::path out, DepthMixing mixing = {DepthMixing::Kind::attention, 2})
-      : model(tiny_model(mixing), config.micro_sequences, config.positions), folder(std::move(out)) {
+  TinyRun(const RunConfig& config, std::filesystem::path out,
+          DepthMixing mixing = {DepthMixing::Kind::attention, 2})
+      : model(tiny_model(mixing), config.micro_sequences, config.positions),
+        folder(std::move(out)) {
     state.config = config;
     initialise(model.parameters(), config.seed);
   }

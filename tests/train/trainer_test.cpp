@@ -41,9 +41,9 @@ std::unique_ptr<TinyRun> resumed(const RunConfig& config, const std::filesystem:
 }  // namespace
 
 TEST_CASE("one batch can be learned by heart, by every variant") {
-  for (const DepthMixing& mixing :
-       {DepthMixing{}, DepthMixing{DepthMixing::Kind::attention, 2},
-        DepthMixing{DepthMixing::Kind::attention, 1, 2}, DepthMixing{DepthMixing::Kind::delta, 2}}) {
+  for (const DepthMixing& mixing : {DepthMixing{}, DepthMixing{DepthMixing::Kind::attention, 2},
+                                    DepthMixing{DepthMixing::Kind::attention, 1, 2},
+                                    DepthMixing{DepthMixing::Kind::delta, 2}}) {
     ReferenceModel model(tiny_model(mixing), 2, 16);
     initialise(model.parameters(), 1);
     Random random(2);
@@ -70,8 +70,9 @@ TEST_CASE("accumulated micro-batches give the gradient of the large batch to 1e-
   targets[5] = -1;  // a missing target must not disturb the weighting
   large.accumulate({8, 16, tokens, targets}, 1.0f / 127);
   for (std::size_t first = 0; first < 128; first += 32)
-    small.accumulate({2, 16, std::span(tokens).subspan(first, 32), std::span(targets).subspan(first, 32)},
-                     1.0f / 127);
+    small.accumulate(
+        {2, 16, std::span(tokens).subspan(first, 32), std::span(targets).subspan(first, 32)},
+        1.0f / 127);
   const auto& g = large.gradients().values();
   CHECK((g - small.gradients().values()).norm() < 1e-6 * g.norm());
   CHECK(large.gradient_norm() == doctest::Approx(small.gradient_norm()).epsilon(1e-6));
@@ -91,7 +92,8 @@ TEST_CASE("training reduces the loss, and the same seed gives the same curve, bi
   CHECK(losses != losses_in(c / "log.jsonl"));
 }
 
-TEST_CASE("the residual and the MHAR curve are reproducible bit for bit, for any number of threads") {
+TEST_CASE(
+    "the residual and the MHAR curve are reproducible bit for bit, for any number of threads") {
   for (const DepthMixing& mixing : {DepthMixing{}, DepthMixing{DepthMixing::Kind::attention, 2}}) {
     TemporaryFolder one, two;
     set_threads(1);
@@ -167,7 +169,8 @@ TEST_CASE("a damaged checkpoint is skipped for the one before it, and said so") 
   const auto newest = checkpoint_path(folder.path(), 6);
   std::filesystem::resize_file(newest / "optimizer.safetensors", 100);
   // One flipped byte in the middle of the weights of the next.
-  std::fstream weights(checkpoint_path(folder.path(), 4) / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  std::fstream weights(checkpoint_path(folder.path(), 4) / "model.safetensors",
+                       std::ios::in | std::ios::out | std::ios::binary);
   weights.seekp(5000);
   weights.put('\x55');
   weights.close();
@@ -185,7 +188,8 @@ TEST_CASE("a half-written checkpoint folder is not a checkpoint") {
   TinyRun(config, folder.path()).train();
   auto unfinished = checkpoint_path(folder.path(), 4);
   unfinished += ".tmp";
-  std::filesystem::copy(checkpoint_path(folder.path(), 3), unfinished, std::filesystem::copy_options::recursive);
+  std::filesystem::copy(checkpoint_path(folder.path(), 3), unfinished,
+                        std::filesystem::copy_options::recursive);
   CHECK(resumed(config, folder.path())->state.step == 3);
 }
 
@@ -211,7 +215,8 @@ TEST_CASE("a non-finite loss stops the run and names step, tensor and last good 
   auto run = resumed(config, folder.path());
   run->state.config = config;
   const auto& layout = run->model.parameters().layout();
-  run->model.parameters().tensor(*layout.find("model.layers.1.mlp.up_proj.weight"))(3, 3) = std::nanf("");
+  run->model.parameters().tensor (*layout.find("model.layers.1.mlp.up_proj.weight"))(3, 3) =
+      std::nanf("");
   const std::string message = error_of([&] { run->train(); });
   CHECK(contains(message, "step 6"));
   CHECK(contains(message, "nan"));
@@ -226,8 +231,9 @@ TEST_CASE("a run refuses to continue on other data") {
   TinyRun(config, folder.path()).train();
   auto run = resumed(config, folder.path());
   CHECK(contains(error_of([&] {
-          Trainer trainer(run->model, small_data(3000), run->state, folder.path(), run->console);
-        }),
+                   Trainer trainer(run->model, small_data(3000), run->state, folder.path(),
+                                   run->console);
+                 }),
                  "not what this run began with"));
 }
 
@@ -248,8 +254,9 @@ TEST_CASE("SIGTERM finishes the step, saves, and the run can go on") {
 
 TEST_CASE("the log of a resumed run holds every step once, and no line that a kill cut short") {
   TemporaryFolder folder;
-  write_text(folder / "log.jsonl", "{\"type\":\"step\",\"step\":1}\n{\"type\":\"step\",\"step\":2}\n"
-                                   "{\"type\":\"step\",\"step\":3}\n{\"type\":\"st");
+  write_text(folder / "log.jsonl",
+             "{\"type\":\"step\",\"step\":1}\n{\"type\":\"step\",\"step\":2}\n"
+             "{\"type\":\"step\",\"step\":3}\n{\"type\":\"st");
   rewind_log(folder / "log.jsonl", 2);
   CHECK(read_file(folder / "log.jsonl") ==
         "{\"type\":\"step\",\"step\":1}\n{\"type\":\"step\",\"step\":2}\n");

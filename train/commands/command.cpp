@@ -43,8 +43,7 @@ std::unique_ptr<ReferenceModel> load_model(const std::string& folder, Index sequ
 
 std::string tokenizer_of(const std::string& folder, const ModelConfig& config) {
   const auto run = resolve_model_folder(folder) / "run.json";
-  if (std::filesystem::exists(run))
-    return read_json(run).at("config").value("tokenizer", "bytes");
+  if (std::filesystem::exists(run)) return read_json(run).at("config").value("tokenizer", "bytes");
   return config.vocab_size == padded_vocabulary(ByteTokenizer::kVocabulary) ? "bytes" : "shards";
 }
 

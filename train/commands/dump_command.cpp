@@ -23,7 +23,8 @@ Batch read_batch(const std::string& path, Index vocabulary) {
     throw std::runtime_error(path + ": tokens and targets must both be [B, T]");
   for (const char* name : {"tokens", "targets"})
     if (file.info(name).dtype != "I32" && file.info(name).dtype != "I64")
-      throw std::runtime_error(path + ": " + name + " has dtype " + file.info(name).dtype + "; it must be I32");
+      throw std::runtime_error(path + ": " + name + " has dtype " + file.info(name).dtype +
+                               "; it must be I32");
   Batch batch{info.shape[0], info.shape[1], {}, {}};
   batch.tokens.resize(std::size_t(info.size()));
   batch.targets.resize(batch.tokens.size());
@@ -31,11 +32,13 @@ Batch read_batch(const std::string& path, Index vocabulary) {
   file.read<std::int32_t>("targets", batch.targets);
   for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
     if (batch.tokens[i] < 0 || batch.tokens[i] >= vocabulary)
-      throw std::runtime_error(path + ": tokens[" + std::to_string(i) + "] is " + std::to_string(batch.tokens[i]) +
-                               "; the vocabulary ends at " + std::to_string(vocabulary - 1));
+      throw std::runtime_error(path + ": tokens[" + std::to_string(i) + "] is " +
+                               std::to_string(batch.tokens[i]) + "; the vocabulary ends at " +
+                               std::to_string(vocabulary - 1));
     if (batch.targets[i] < kIgnoredTarget || batch.targets[i] >= vocabulary)
-      throw std::runtime_error(path + ": targets[" + std::to_string(i) + "] is " + std::to_string(batch.targets[i]) +
-                               "; it must be an id below " + std::to_string(vocabulary) + ", or -1 for none");
+      throw std::runtime_error(path + ": targets[" + std::to_string(i) + "] is " +
+                               std::to_string(batch.targets[i]) + "; it must be an id below " +
+                               std::to_string(vocabulary) + ", or -1 for none");
   }
   return batch;
 }
@@ -45,8 +48,9 @@ class Dump {
  public:
   void add(const std::string& name, std::vector<Index> shape, const Matrix<double>& values) {
     values_.push_back(std::make_unique<Matrix<double>>(values));
-    tensors_.push_back({name, "F64", std::move(shape),
-                        std::as_bytes(std::span(values_.back()->data(), std::size_t(values.size())))});
+    tensors_.push_back(
+        {name, "F64", std::move(shape),
+         std::as_bytes(std::span(values_.back()->data(), std::size_t(values.size())))});
   }
   void write(const std::string& path) const { write_safetensors(path, tensors_); }
   std::size_t size() const { return tensors_.size(); }
@@ -90,7 +94,8 @@ std::size_t dump(const std::string& folder, const std::string& tokens, const std
     for (Index l = 1; l <= plan->sites(); ++l) {
       const Index S = Index(plan->sources[l].size()), H = config.depth_mixing.heads;
       if (S > 0)
-        file.add("weights." + site_name(*plan, l), {S, N, H}, sources_first(state.mixer->weights(l), H));
+        file.add("weights." + site_name(*plan, l), {S, N, H},
+                 sources_first(state.mixer->weights(l), H));
     }
   for (const auto& spec : gradients.layout().specs)
     file.add("grad." + spec.name, spec.shape, gradients.tensor(spec).template cast<double>());
@@ -102,26 +107,33 @@ std::size_t dump(const std::string& folder, const std::string& tokens, const std
 }  // namespace
 
 int dump_command(int argc, char** argv) {
-  cxxopts::Options options("attnres dump",
-                           "Write loss [1], logits [B,T,V], weights.<site> [S,B*T,H] and grad.<parameter> of "
-                           "one batch,\nall F64, for checking another implementation.\n");
+  cxxopts::Options options(
+      "attnres dump",
+      "Write loss [1], logits [B,T,V], weights.<site> [S,B*T,H] and grad.<parameter> of "
+      "one batch,\nall F64, for checking another implementation.\n");
   options.set_width(100);
   using cxxopts::value;
-  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder", value<std::string>(), "DIR")(
-      "tokens", "safetensors with I32 tokens [B,T] and targets [B,T] (-1: no target)", value<std::string>(), "FILE")(
-      "out", "safetensors to write", value<std::string>(), "FILE")(
-      "scalar", "Arithmetic: double or float", value<std::string>()->default_value("double"), "NAME")(
-      "threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
-  const auto a = parse(options, argc, argv,
-                       "  attnres init --config model.json --out model --random-queries\n"
-                       "  attnres dump --checkpoint model --tokens batch.safetensors --out dump.safetensors");
+  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder",
+                        value<std::string>(), "DIR")(
+      "tokens", "safetensors with I32 tokens [B,T] and targets [B,T] (-1: no target)",
+      value<std::string>(), "FILE")("out", "safetensors to write", value<std::string>(), "FILE")(
+      "scalar", "Arithmetic: double or float", value<std::string>()->default_value("double"),
+      "NAME")("threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
+  const auto a =
+      parse(options, argc, argv,
+            "  attnres init --config model.json --out model --random-queries\n"
+            "  attnres dump --checkpoint model --tokens batch.safetensors --out dump.safetensors");
   if (!a) return 0;
   set_threads((*a)["threads"].as<int>());
-  const std::string checkpoint = required(*a, "checkpoint"), tokens = required(*a, "tokens"), out = required(*a, "out");
+  const std::string checkpoint = required(*a, "checkpoint"), tokens = required(*a, "tokens"),
+                    out = required(*a, "out");
   const std::string scalar = (*a)["scalar"].as<std::string>();
-  if (scalar == "double") dump<double>(checkpoint, tokens, out);
-  else if (scalar == "float") dump<float>(checkpoint, tokens, out);
-  else throw UsageError("--scalar is double or float, not \"" + scalar + "\"");
+  if (scalar == "double")
+    dump<double>(checkpoint, tokens, out);
+  else if (scalar == "float")
+    dump<float>(checkpoint, tokens, out);
+  else
+    throw UsageError("--scalar is double or float, not \"" + scalar + "\"");
   return 0;
 }
 

@@ -14,16 +14,21 @@ int eval_command(int argc, char** argv) {
                            "Loss, perplexity and bits per byte, over non-overlapping windows.\n");
   options.set_width(100);
   using cxxopts::value;
-  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder", value<std::string>(), "DIR")(
-      "data", "Text files (bytes) or token shards, comma-separated", value<std::vector<std::string>>(), "FILES")(
+  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder",
+                        value<std::string>(),
+                        "DIR")("data", "Text files (bytes) or token shards, comma-separated",
+                               value<std::vector<std::string>>(), "FILES")(
       "tokens", "Evaluate the first N tokens; 0: all", value<Index>()->default_value("0"), "N")(
-      "seq", "Window length, tokens; 0: the model's, at most 1024", value<Index>()->default_value("0"), "T")(
-      "batch", "Windows at a time; the result does not depend on it", value<Index>()->default_value("8"), "B")(
-      "json", "Also write the result to FILE", value<std::string>(), "FILE")(
+      "seq", "Window length, tokens; 0: the model's, at most 1024",
+      value<Index>()->default_value("0"),
+      "T")("batch", "Windows at a time; the result does not depend on it",
+           value<Index>()->default_value("8"),
+           "B")("json", "Also write the result to FILE", value<std::string>(), "FILE")(
       "threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
-  const auto a = parse(options, argc, argv,
-                       "  attnres eval --checkpoint runs/quickstart --data data/corpus/austen.txt --tokens 100000\n"
-                       "  attnres eval --checkpoint runs/100m --data fineweb_val_000000.bin --json result.json");
+  const auto a = parse(
+      options, argc, argv,
+      "  attnres eval --checkpoint runs/quickstart --data data/corpus/austen.txt --tokens 100000\n"
+      "  attnres eval --checkpoint runs/100m --data fineweb_val_000000.bin --json result.json");
   if (!a) return 0;
   set_threads((*a)["threads"].as<int>());
   const std::string folder = required(*a, "checkpoint");
@@ -32,10 +37,11 @@ int eval_command(int argc, char** argv) {
   if (batch < 1) throw UsageError("--batch must be at least 1");
   const auto model = load_model(folder, batch, (*a)["seq"].as<Index>());
   const auto names = (*a)["data"].as<std::vector<std::string>>();
-  const DataSplit data = load_evaluation_data({names.begin(), names.end()},
-                                              std::int32_t(model->config().vocab_size));
+  const DataSplit data =
+      load_evaluation_data({names.begin(), names.end()}, std::int32_t(model->config().vocab_size));
   if (data.bytes && tokenizer_of(folder, model->config()) != "bytes")
-    throw std::runtime_error(names[0] + ": is text, but the model was not trained on bytes; give it token shards");
+    throw std::runtime_error(
+        names[0] + ": is text, but the model was not trained on bytes; give it token shards");
   const Windows windows(data.validation, std::size_t(model->state().shape.positions));
   const std::size_t count = limit > 0 ? windows_for(windows, limit) : windows.count();
   const Evaluation e = evaluate(*model, windows, count, batch, data.bytes);
@@ -44,14 +50,16 @@ int eval_command(int argc, char** argv) {
                                    {"tokens", e.tokens},
                                    {"window", model->state().shape.positions},
                                    {"hash", to_hex(e.hash)}};
-  std::printf("loss            %.5f nats per token\nperplexity      %.4f\n", e.loss(), e.perplexity());
+  std::printf("loss            %.5f nats per token\nperplexity      %.4f\n", e.loss(),
+              e.perplexity());
   if (e.bytes > 0) {
     std::printf("bits per byte   %.5f\n", e.bits_per_byte());
     result["bits_per_byte"] = e.bits_per_byte();
     result["bytes"] = e.bytes;
   }
   std::printf("tokens          %zu (hash %s)\n", e.tokens, to_hex(e.hash).c_str());
-  if (a->count("json")) write_file_atomically((*a)["json"].as<std::string>(), result.dump(2) + "\n");
+  if (a->count("json"))
+    write_file_atomically((*a)["json"].as<std::string>(), result.dump(2) + "\n");
   return 0;
 }
 

@@ -26,9 +26,10 @@ int gradcheck_command(int argc, char** argv) {
                            "(step 1e-6,\natol 1e-5, rtol 1e-3). Exit status 1 if one fails.\n");
   options.set_width(100);
   using cxxopts::value;
-  options.add_options()("only", "Rows whose subject contains TEXT", value<std::string>()->default_value(""), "TEXT")(
-      "failures", "Print failures alone")("threads", "CPU threads; 0: all cores",
-                                          value<int>()->default_value("0"), "N");
+  options.add_options()("only", "Rows whose subject contains TEXT",
+                        value<std::string>()->default_value(""),
+                        "TEXT")("failures", "Print failures alone")(
+      "threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
   const auto a = parse(options, argc, argv,
                        "  attnres gradcheck\n  attnres gradcheck --only depth_attention\n"
                        "  attnres gradcheck --only MHAR");

@@ -13,21 +13,26 @@
 namespace attnres {
 
 int inspect_command(int argc, char** argv) {
-  cxxopts::Options options("attnres inspect",
-                           "Routing heat map and statistics by site and depth, measured on data.\n");
+  cxxopts::Options options(
+      "attnres inspect", "Routing heat map and statistics by site and depth, measured on data.\n");
   options.set_width(100);
   using cxxopts::value;
-  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder", value<std::string>(), "DIR")(
-      "data", "Text files (bytes) or token shards, comma-separated (default: the bundled corpus)", value<std::vector<std::string>>(), "FILES")(
-      "batches", "Batches to measure on, from the validation part", value<Index>()->default_value("8"), "N")(
-      "batch", "Sequences per batch", value<Index>()->default_value("8"), "B")(
-      "seq", "Sequence length, tokens; 0: the model's, at most 1024", value<Index>()->default_value("0"), "T")(
-      "svg", "Write the heat map to FILE", value<std::string>(), "FILE")(
+  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder",
+                        value<std::string>(), "DIR")(
+      "data", "Text files (bytes) or token shards, comma-separated (default: the bundled corpus)",
+      value<std::vector<std::string>>(),
+      "FILES")("batches", "Batches to measure on, from the validation part",
+               value<Index>()->default_value("8"),
+               "N")("batch", "Sequences per batch", value<Index>()->default_value("8"), "B")(
+      "seq", "Sequence length, tokens; 0: the model's, at most 1024",
+      value<Index>()->default_value("0"),
+      "T")("svg", "Write the heat map to FILE", value<std::string>(), "FILE")(
       "json", "Write everything to FILE", value<std::string>(), "FILE")(
       "threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
-  const auto a = parse(options, argc, argv,
-                       "  attnres inspect --checkpoint runs/quickstart\n"
-                       "  attnres inspect --checkpoint runs/quickstart --svg routing.svg --json routing.json");
+  const auto a =
+      parse(options, argc, argv,
+            "  attnres inspect --checkpoint runs/quickstart\n"
+            "  attnres inspect --checkpoint runs/quickstart --svg routing.svg --json routing.json");
   if (!a) return 0;
   set_threads((*a)["threads"].as<int>());
   const std::string folder = required(*a, "checkpoint");

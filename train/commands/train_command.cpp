@@ -32,45 +32,53 @@ cxxopts::Options make_options() {
   options.set_width(100);
   using cxxopts::value;
   using Strings = std::vector<std::string>;
-  options.add_options("Model")(
-      "preset", "Shape and schedule: quickstart, 100m, 350m, 1b", value<std::string>()->default_value("quickstart"))(
+  options.add_options("Model")("preset", "Shape and schedule: quickstart, 100m, 350m, 1b",
+                               value<std::string>()->default_value("quickstart"))(
       "config", "Shape from a config.json instead", value<std::string>(), "FILE")(
-      "init", "Shape and weights from a checkpoint or Hugging Face folder", value<std::string>(), "DIR")(
-      "mixing", "residual, attnres, block-attnres, mhar, block-mhar, window-attnres, delta-mhar "
-                "(default: mhar; with --config and --init what they say)", value<std::string>(), "NAME")(
-      "depth-heads", "Depth heads H; 0: one for attnres, the number of KV heads for mhar", value<Index>()->default_value("0"), "H")(
-      "depth-blocks", "Blocks of the block forms", value<Index>()->default_value("8"), "N")(
-      "depth-window", "Sources of window-attnres besides the embedding", value<Index>()->default_value("8"), "W");
+      "init", "Shape and weights from a checkpoint or Hugging Face folder", value<std::string>(),
+      "DIR")("mixing",
+             "residual, attnres, block-attnres, mhar, block-mhar, window-attnres, delta-mhar "
+             "(default: mhar; with --config and --init what they say)",
+             value<std::string>(), "NAME")(
+      "depth-heads", "Depth heads H; 0: one for attnres, the number of KV heads for mhar",
+      value<Index>()->default_value("0"),
+      "H")("depth-blocks", "Blocks of the block forms", value<Index>()->default_value("8"), "N")(
+      "depth-window", "Sources of window-attnres besides the embedding",
+      value<Index>()->default_value("8"), "W");
   options.add_options("Data")(
-      "data", "Text files (bytes) or token shards, comma-separated (default: the bundled corpus)", value<Strings>(), "FILES")(
-      "val-data", "Validation files (default: the last tenth of the data)", value<Strings>(), "FILES")(
-      "vocab", "Ids that token shards may use", value<Index>()->default_value("50257"), "V")(
-      "seq", "Sequence length T, tokens", value<Index>(), "T")(
+      "data", "Text files (bytes) or token shards, comma-separated (default: the bundled corpus)",
+      value<Strings>(), "FILES")(
+      "val-data", "Validation files (default: the last tenth of the data)", value<Strings>(),
+      "FILES")("vocab", "Ids that token shards may use", value<Index>()->default_value("50257"),
+               "V")("seq", "Sequence length T, tokens", value<Index>(), "T")(
       "tokens-per-step", "Tokens per optimizer step, a multiple of T", value<Index>(), "N")(
-      "micro-batch", "Sequences per forward pass; 0 chooses; accumulation is derived", value<Index>()->default_value("0"), "B");
-  options.add_options("Optimization")(
-      "steps", "Optimizer steps", value<Index>(), "N")(
-      "seed", "Seed of initialisation, data order and samples", value<std::uint64_t>()->default_value("1"), "S")(
-      "lr", "Peak learning rate", value<double>(), "X")(
-      "schedule", "cosine, wsd or constant", value<std::string>(), "NAME")(
+      "micro-batch", "Sequences per forward pass; 0 chooses; accumulation is derived",
+      value<Index>()->default_value("0"), "B");
+  options.add_options("Optimization")("steps", "Optimizer steps", value<Index>(), "N")(
+      "seed", "Seed of initialisation, data order and samples",
+      value<std::uint64_t>()->default_value("1"),
+      "S")("lr", "Peak learning rate", value<double>(), "X")("schedule", "cosine, wsd or constant",
+                                                             value<std::string>(), "NAME")(
       "warmup", "Steps of linear warm-up", value<Index>(), "N")(
       "final-fraction", "Last learning rate as a fraction of the peak", value<double>(), "X")(
       "decay-fraction", "Share of the steps that wsd spends decaying", value<double>(), "X")(
       "beta1", "AdamW beta1", value<double>()->default_value("0.9"), "X")(
       "beta2", "AdamW beta2", value<double>()->default_value("0.95"), "X")(
       "eps", "AdamW epsilon", value<double>()->default_value("1e-8"), "X")(
-      "weight-decay", "On matrices and embeddings; not on gains, queries, gates", value<double>()->default_value("0.1"), "X")(
-      "clip", "Largest global gradient norm; 0 does not clip", value<double>()->default_value("1.0"), "X");
-  options.add_options("Run")(
-      "out", "Run folder: log, checkpoints, plots", value<std::string>(), "DIR")(
+      "weight-decay", "On matrices and embeddings; not on gains, queries, gates",
+      value<double>()->default_value("0.1"),
+      "X")("clip", "Largest global gradient norm; 0 does not clip",
+           value<double>()->default_value("1.0"), "X");
+  options.add_options("Run")("out", "Run folder: log, checkpoints, plots", value<std::string>(),
+                             "DIR")(
       "resume", "Continue the run in --out from its newest complete checkpoint")(
       "eval-every", "Steps between evaluations; 0: at the end only", value<Index>(), "N")(
       "eval-tokens", "Validation tokens, always the same", value<Index>(), "N")(
       "save-every", "Steps between checkpoints; 0: at the end only", value<Index>(), "N")(
       "keep", "Newest checkpoints kept", value<Index>()->default_value("3"), "N")(
       "sample-every", "Steps between text samples; 0: at the end only", value<Index>(), "N")(
-      "prompt", "What samples continue", value<std::string>()->default_value("It is a truth"), "TEXT")(
-      "threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N")(
+      "prompt", "What samples continue", value<std::string>()->default_value("It is a truth"),
+      "TEXT")("threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N")(
       "dry-run", "Print the plan and stop");
   return options;
 }
@@ -107,8 +115,8 @@ RunConfig run_config(const cxxopts::ParseResult& a, RunConfig run) {
   return run;
 }
 
-ModelConfig model_config(const cxxopts::ParseResult& a, const Preset& chosen,
-                         const RunConfig& run, Index vocabulary) {
+ModelConfig model_config(const cxxopts::ParseResult& a, const Preset& chosen, const RunConfig& run,
+                         Index vocabulary) {
   ModelConfig config = chosen.model;
   const bool given = a.count("config") || a.count("init");
   if (a.count("config")) config = config_from_json(read_json(a["config"].as<std::string>()));
@@ -119,7 +127,8 @@ ModelConfig model_config(const cxxopts::ParseResult& a, const Preset& chosen,
   }
   if (config.vocab_size < vocabulary)
     throw std::invalid_argument("the data uses ids up to " + std::to_string(vocabulary - 1) +
-                                " but the model's vocab_size is " + std::to_string(config.vocab_size));
+                                " but the model's vocab_size is " +
+                                std::to_string(config.vocab_size));
   if (!given || a.count("mixing")) {
     MixingOptions mixing;
     override_with(a, "mixing", mixing.name);
@@ -135,9 +144,11 @@ ModelConfig model_config(const cxxopts::ParseResult& a, const Preset& chosen,
 std::string mixing_text(const ModelConfig& config) {
   const DepthMixing& m = config.depth_mixing;
   if (m.kind == DepthMixing::Kind::residual) return "residual";
-  std::string text = m.kind == DepthMixing::Kind::delta ? "gated delta of depth attention" : "depth attention";
+  std::string text =
+      m.kind == DepthMixing::Kind::delta ? "gated delta of depth attention" : "depth attention";
   text += ", " + std::to_string(m.heads) + (m.heads == 1 ? " head" : " heads");
-  if (m.block_sublayers > 1) text += ", blocks of " + std::to_string(m.block_sublayers) + " sublayers";
+  if (m.block_sublayers > 1)
+    text += ", blocks of " + std::to_string(m.block_sublayers) + " sublayers";
   if (m.window > 0) text += ", window of " + std::to_string(m.window);
   return text;
 }
@@ -147,9 +158,10 @@ void print_plan(ReferenceModel& model, const RunConfig& run, const DataSplit& da
   const ParameterLayout& layout = model.parameters().layout();
   std::map<ParameterKind, Index> by_kind;
   for (const auto& spec : layout.specs) by_kind[spec.kind] += spec.size();
-  std::printf("model       %ld layers, hidden %ld, %ld heads, %ld KV heads, MLP %ld, vocabulary %ld\n",
-              long(c.num_hidden_layers), long(c.hidden_size), long(c.num_attention_heads),
-              long(c.num_key_value_heads), long(c.intermediate_size), long(c.vocab_size));
+  std::printf(
+      "model       %ld layers, hidden %ld, %ld heads, %ld KV heads, MLP %ld, vocabulary %ld\n",
+      long(c.num_hidden_layers), long(c.hidden_size), long(c.num_attention_heads),
+      long(c.num_key_value_heads), long(c.intermediate_size), long(c.vocab_size));
   std::printf("mixing      %s\n", mixing_text(c).c_str());
   std::printf("parameters  %s:", with_prefix(double(layout.size)).c_str());
   for (const auto& [kind, count] : by_kind)
@@ -157,22 +169,28 @@ void print_plan(ReferenceModel& model, const RunConfig& run, const DataSplit& da
   std::printf("\ncompute     %sFLOP per token (6 x parameters of products + causal attention)\n",
               with_prefix(training_flops_per_token(c, run.positions)).c_str());
   const double weights = 4.0 * double(layout.size);
-  std::printf("memory      weights %s, gradients %s, moments %s, saved activations %s, depth history %s, scratch %s\n",
-              mebibytes(weights).c_str(), mebibytes(weights).c_str(), mebibytes(2 * weights).c_str(),
-              mebibytes(double(model.state().saved_bytes())).c_str(),
-              mebibytes(double(model.state().mixer_bytes())).c_str(),
-              mebibytes(double(model.state().scratch_bytes())).c_str());
+  std::printf(
+      "memory      weights %s, gradients %s, moments %s, saved activations %s, depth history %s, "
+      "scratch %s\n",
+      mebibytes(weights).c_str(), mebibytes(weights).c_str(), mebibytes(2 * weights).c_str(),
+      mebibytes(double(model.state().saved_bytes())).c_str(),
+      mebibytes(double(model.state().mixer_bytes())).c_str(),
+      mebibytes(double(model.state().scratch_bytes())).c_str());
   std::printf("data        %zu training tokens, %zu validation tokens, %s\n", data.train.size(),
               data.validation.size(), data.bytes ? "bytes" : "token shards");
   const double tokens = double(run.schedule.steps) * double(run.tokens_per_step);
-  std::printf("run         %ld steps x %ld tokens (%ld micro-batches of %ld x %ld) = %s tokens, %.2f epochs\n",
-              long(run.schedule.steps), long(run.tokens_per_step), long(run.accumulation()),
-              long(run.micro_sequences), long(run.positions), with_prefix(tokens).c_str(),
-              tokens / double(data.train.size()));
-  std::printf("optimizer   AdamW (%g, %g, %g), weight decay %g, clip %g; %s to %g, %ld warm-up steps\n",
-              run.adamw.beta1, run.adamw.beta2, run.adamw.eps, run.adamw.weight_decay, run.adamw.clip,
-              run.schedule.shape.c_str(), run.schedule.peak, long(run.schedule.warmup));
-  std::printf("machine     %d threads, products through %s\n\n", thread_count(), matrix_product_library());
+  std::printf(
+      "run         %ld steps x %ld tokens (%ld micro-batches of %ld x %ld) = %s tokens, %.2f "
+      "epochs\n",
+      long(run.schedule.steps), long(run.tokens_per_step), long(run.accumulation()),
+      long(run.micro_sequences), long(run.positions), with_prefix(tokens).c_str(),
+      tokens / double(data.train.size()));
+  std::printf(
+      "optimizer   AdamW (%g, %g, %g), weight decay %g, clip %g; %s to %g, %ld warm-up steps\n",
+      run.adamw.beta1, run.adamw.beta2, run.adamw.eps, run.adamw.weight_decay, run.adamw.clip,
+      run.schedule.shape.c_str(), run.schedule.peak, long(run.schedule.warmup));
+  std::printf("machine     %d threads, products through %s\n\n", thread_count(),
+              matrix_product_library());
   std::fflush(stdout);
 }
 
@@ -185,7 +203,8 @@ void print_results(ReferenceModel& model, const Trainer& trainer, const fs::path
   if (trainer.data().bytes) {
     const double bigram =
         bigram_bits_per_byte(trainer.data().train, trainer.data().validation, e.tokens);
-    std::printf(", %.4f bits per byte (a bigram model of the same data: %.4f)", e.bits_per_byte(), bigram);
+    std::printf(", %.4f bits per byte (a bigram model of the same data: %.4f)", e.bits_per_byte(),
+                bigram);
   }
   std::printf("\n\n");
   if (trainer.data().bytes) {
@@ -202,10 +221,12 @@ void print_results(ReferenceModel& model, const Trainer& trainer, const fs::path
   }
   const DepthReport report = inspect_depth(model, trainer.validation(), 8);
   std::printf("%s", heat_map_text(report, console.is_terminal()).c_str());
-  const std::string title = "Routing weights after " + std::to_string(trainer.state().step) + " steps";
+  const std::string title =
+      "Routing weights after " + std::to_string(trainer.state().step) + " steps";
   if (const std::string svg = heat_map_svg(report, title); !svg.empty())
     write_file_atomically(out / "routing.svg", svg);
-  write_file_atomically(out / "loss.svg", loss_curve_svg(out / "log.jsonl", "Loss: " + mixing_text(model.config())));
+  write_file_atomically(out / "loss.svg",
+                        loss_curve_svg(out / "log.jsonl", "Loss: " + mixing_text(model.config())));
   std::printf("written to %s: checkpoints/ (weights, config, optimizer), log.jsonl, loss.svg%s\n",
               out.c_str(), report.heads > 0 ? ", routing.svg" : "");
 }
@@ -216,8 +237,9 @@ int train_and_report(ReferenceModel& model, DataSplit data, RunState state, cons
   write_file_atomically(out / "config.json", config_to_json(model.config()).dump(2) + "\n");
   Trainer trainer(model, std::move(data), std::move(state), out, console);
   if (!trainer.run()) {
-    std::printf("stopped after step %ld, which is saved; continue with: attnres train --out %s --resume\n",
-                long(trainer.state().step), out.c_str());
+    std::printf(
+        "stopped after step %ld, which is saved; continue with: attnres train --out %s --resume\n",
+        long(trainer.state().step), out.c_str());
     return 130;
   }
   print_results(model, trainer, out, console);
@@ -242,7 +264,8 @@ int resume(const cxxopts::ParseResult& a) {
   const RunConfig run = run_config_from_json(read_json(*checkpoint / "run.json").at("config"));
   ReferenceModel model(config, run.micro_sequences, run.positions);
   RunState state = load_run(*checkpoint, model);
-  DataSplit data = load_data(paths(run.data), paths(run.validation_data), std::int32_t(config.vocab_size));
+  DataSplit data =
+      load_data(paths(run.data), paths(run.validation_data), std::int32_t(config.vocab_size));
   print_plan(model, run, data);
   if (a.count("dry-run")) return 0;
   std::printf("resuming after step %ld from %s\n", long(state.step), checkpoint->c_str());
@@ -252,17 +275,19 @@ int resume(const cxxopts::ParseResult& a) {
 int start(const cxxopts::ParseResult& a) {
   const Preset chosen = preset(a["preset"].as<std::string>());
   RunConfig run = run_config(a, chosen.run);
-  DataSplit data = load_data(paths(run.data), paths(run.validation_data),
-                             std::int32_t(a["vocab"].as<Index>()));
+  DataSplit data =
+      load_data(paths(run.data), paths(run.validation_data), std::int32_t(a["vocab"].as<Index>()));
   run.tokenizer = data.bytes ? "bytes" : "shards";
   const ModelConfig config = model_config(a, chosen, run, data.vocabulary);
   const fs::path out = a.count("dry-run") ? fs::path() : fs::path(required(a, "out"));
   if (!out.empty() && fs::exists(out / "checkpoints"))
-    throw std::runtime_error(out.string() + ": already holds a run; --resume continues it, another "
-                                            "--out starts a new one");
+    throw std::runtime_error(out.string() +
+                             ": already holds a run; --resume continues it, another "
+                             "--out starts a new one");
   ReferenceModel model(config, run.micro_sequences, run.positions);
   initialise(model.parameters(), run.seed);
-  if (a.count("init")) load_parameters(resolve_model_folder(a["init"].as<std::string>()), model.parameters());
+  if (a.count("init"))
+    load_parameters(resolve_model_folder(a["init"].as<std::string>()), model.parameters());
   print_plan(model, run, data);
   if (a.count("dry-run")) return 0;
   RunState state;

@@ -17,9 +17,16 @@ constexpr double kEps = 1e-6;
 // One site that reads S sources: the readout of a plan with S - 1 sublayers.
 struct Site {
   Site(Index tokens, Index source_count, Index channels, Index depth_heads, std::uint64_t seed)
-      : N(tokens), S(source_count), D(channels), H(depth_heads), C(D / H),
+      : N(tokens),
+        S(source_count),
+        D(channels),
+        H(depth_heads),
+        C(D / H),
         plan(make_depth_plan(S - 1, {.kind = DepthMixing::Kind::attention})),
-        l(plan.sites()), bank(N, plan, D), state(N, plan, D, H), output(N, D) {
+        l(plan.sites()),
+        bank(N, plan, D),
+        state(N, plan, D, H),
+        output(N, D) {
     for (auto& consumers : plan.consumers) consumers = {consumers.back()};
     Random random(seed);
     for (Index i = 0; i < S; ++i) sources.push_back(random.matrix(N, D, std::pow(2.0, i % 7 - 3)));
@@ -72,8 +79,8 @@ struct Site {
   M G, output;
 };
 
-// The equations for one token and head, as a matrix K of normalised keys: s = K w_h, a = softmax(s),
-// o_h = V_h^T a.  Returns a and o_h.
+// The equations for one token and head, as a matrix K of normalised keys: s = K w_h, a =
+// softmax(s), o_h = V_h^T a.  Returns a and o_h.
 struct Dense {
   V a, o;
 };
@@ -98,8 +105,8 @@ void check_against_dense(Site& site) {
       const Dense expected = dense(site, n, h);
       for (Index k = 0; k < site.S; ++k)
         REQUIRE(site.weight(k, n, h) == doctest::Approx(expected.a[k]).epsilon(1e-11));
-      REQUIRE(max_difference(V(site.output.row(n).segment(h * site.C, site.C).transpose()), expected.o) <
-              1e-11 * 16);
+      REQUIRE(max_difference(V(site.output.row(n).segment(h * site.C, site.C).transpose()),
+                             expected.o) < 1e-11 * 16);
     }
 }
 
@@ -191,7 +198,8 @@ TEST_CASE("permuting the sources permutes the weights") {
   permuted.forward();
   for (Index n = 0; n < 3; ++n)
     for (Index k = 0; k < 4; ++k)
-      CHECK(permuted.weight(k, n, 1) == doctest::Approx(site.weight(order[k], n, 1)).epsilon(1e-12));
+      CHECK(permuted.weight(k, n, 1) ==
+            doctest::Approx(site.weight(order[k], n, 1)).epsilon(1e-12));
   CHECK(max_difference(site.output, permuted.output) < 1e-13);
 }
 

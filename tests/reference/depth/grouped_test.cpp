@@ -30,7 +30,8 @@ std::vector<M> outputs(const DepthPlan& plan, Index group, std::vector<M>& weigh
     } else {
       const Index count = std::min(group, plan.sites() - first + 1);
       if (l == first)
-        evaluate_group<double>(bank, plan, first, state, std::span(mixes).first(std::size_t(count)));
+        evaluate_group<double>(bank, plan, first, state,
+                               std::span(mixes).first(std::size_t(count)));
       finish_grouped_site<double>(bank, plan, l, first, state, mixes[l - first], o);
     }
     result.push_back(o);

@@ -20,10 +20,10 @@ TEST_CASE("block: finished blocks, and the running partial sum if the block has 
   // L = 7 in blocks of 3: sublayers 1-3, 4-6, and 7 alone.  Block sums are sources 3, 6 and 7.
   const DepthPlan plan =
       make_depth_plan(7, {.kind = DepthMixing::Kind::attention, .block_sublayers = 3});
-  CHECK(plan.sources[1] == Sources{0});           // the embedding is block b_0, alone
-  CHECK(plan.sources[2] == Sources{0, 1});        // b_0 and the running sum of block 1
+  CHECK(plan.sources[1] == Sources{0});     // the embedding is block b_0, alone
+  CHECK(plan.sources[2] == Sources{0, 1});  // b_0 and the running sum of block 1
   CHECK(plan.sources[3] == Sources{0, 2});
-  CHECK(plan.sources[4] == Sources{0, 3});        // the first site of a block: finished blocks only
+  CHECK(plan.sources[4] == Sources{0, 3});  // the first site of a block: finished blocks only
   CHECK(plan.sources[5] == Sources{0, 3, 4});
   CHECK(plan.sources[7] == Sources{0, 3, 6});
   CHECK(plan.sources[8] == Sources{0, 3, 6, 7});  // the readout also reads the last, partial block

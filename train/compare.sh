@@ -11,16 +11,31 @@ arms=(residual attnres block-attnres mhar)
 rates=(1.5e-3 3e-3 6e-3)
 mkdir -p "$out"
 
-# bits_per_byte ARM RATE SEED STEPS: trains unless that is done, and prints the last evaluation.
-bits_per_byte() {
-  local run="$out/$1-lr$2-seed$3-steps$4"
-  if [ ! -e "$run/loss.svg" ]; then
-    rm -rf "$run"
-    "$program" train --mixing "$1" --lr "$2" --seed "$3" --steps "$4" --save-every 0 --eval-every 0 \
-      --eval-tokens 262144 --out "$run" >"$run.txt"
-  fi
-  grep '"type":"evaluation"' "$run/log.jsonl" | tail -1 | sed 's/.*"bits_per_byte":\([0-9.]*\).*/\1/'
+run_folder() { echo "$out/$1-lr$2-seed$3-steps$4"; }
+
+# train ARM RATE SEED STEPS: one run on one thread (its bits are those of any number), unless done.
+train() {
+  local run
+  run=$(run_folder "$@")
+  [ ! -e "$run/loss.svg" ] || return 0
+  rm -rf "$run"
+  "$program" train --mixing "$1" --lr "$2" --seed "$3" --steps "$4" --save-every 0 --eval-every 0 \
+    --eval-tokens 262144 --threads 1 --out "$run" >"$run.txt"
 }
+export -f train run_folder
+export program out
+
+# Reads "ARM RATE SEED STEPS" lines and keeps every core busy with one of them.
+train_all() { xargs -P "$(nproc)" -L 1 bash -c 'train "$@"' train; }
+
+bits_per_byte() {
+  grep '"type":"evaluation"' "$(run_folder "$@")/log.jsonl" | tail -1 |
+    sed 's/.*"bits_per_byte":\([0-9.]*\).*/\1/'
+}
+
+for arm in "${arms[@]}"; do
+  for rate in "${rates[@]}"; do echo "$arm $rate 0 700"; done
+done | train_all
 
 echo "learning rate, seed 0, 700 steps: validation bits per byte"
 printf '%-14s' arm; printf '%10s' "${rates[@]}"; printf '      best\n'
@@ -35,6 +50,10 @@ for arm in "${arms[@]}"; do
   done
   printf '%10s\n' "${best[$arm]}"
 done
+
+for arm in "${arms[@]}"; do
+  for seed in 1 2 3; do echo "$arm ${best[$arm]} $seed 1400"; done
+done | train_all
 
 echo
 echo "three seeds at the best rate, 1400 steps: validation bits per byte"

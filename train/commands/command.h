@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cxxopts.hpp>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -25,13 +26,33 @@ int gradcheck_command(int argc, char** argv);
 int dump_command(int argc, char** argv);
 int init_command(int argc, char** argv);
 
-/// Parses; prints help with `examples` and returns nothing if --help was asked.  Throws UsageError
-/// for what does not parse and for arguments that no option takes.
+/// Declares --NAME VALUE with its help, in a group of the help text; no default: it may be absent.
+template <class T>
+void option(cxxopts::Options& options, const char* group, const char* name, const char* value_name,
+            const char* help, const char* default_value = nullptr) {
+  auto value = cxxopts::value<T>();
+  if (default_value != nullptr) value = value->default_value(default_value);
+  options.add_options(group)(name, help, value, value_name);
+}
+/// Declares a --NAME that takes no value.
+void flag(cxxopts::Options& options, const char* group, const char* name, const char* help);
+/// Declares --threads.
+void threads_option(cxxopts::Options& options);
+
+/// Parses and sets the threads; prints help with `examples` and returns nothing if --help was
+/// asked.  Throws UsageError for what does not parse and for arguments that no option takes.
+/// The help shows the groups of options in the given order.
 std::optional<cxxopts::ParseResult> parse(cxxopts::Options& options, int argc, char** argv,
-                                          const std::string& examples);
+                                          const std::string& examples,
+                                          const std::vector<std::string>& groups = {""});
 
 /// The value of an option that must be given.  Throws UsageError naming it.
 std::string required(const cxxopts::ParseResult& arguments, const std::string& name);
+
+/// Files that an option names, patterns (quoted from the shell) expanded in order of name, or the
+/// bundled corpus where the option is absent.
+std::vector<std::filesystem::path> files_or_corpus(const cxxopts::ParseResult& arguments,
+                                                   const char* name);
 
 /// A model of a checkpoint, run or Hugging Face folder, for batches of the given shape; positions 0
 /// takes the longest that the model was trained for, at most 1024.

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "reference/cross_entropy.h"
-#include "reference/parallel.h"
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/safetensors.h"
@@ -111,20 +110,17 @@ int dump_command(int argc, char** argv) {
       "attnres dump",
       "Write loss [1], logits [B,T,V], weights.<site> [S,B*T,H] and grad.<parameter> of "
       "one batch,\nall F64, for checking another implementation.\n");
-  options.set_width(100);
-  using cxxopts::value;
-  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder",
-                        value<std::string>(), "DIR")(
-      "tokens", "safetensors with I32 tokens [B,T] and targets [B,T] (-1: no target)",
-      value<std::string>(), "FILE")("out", "safetensors to write", value<std::string>(), "FILE")(
-      "scalar", "Arithmetic: double or float", value<std::string>()->default_value("double"),
-      "NAME")("threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
+  option<std::string>(options, "", "checkpoint", "DIR", "Run, checkpoint or Hugging Face folder");
+  option<std::string>(options, "", "tokens", "FILE",
+                      "safetensors with I32 tokens [B,T] and targets [B,T] (-1: no target)");
+  option<std::string>(options, "", "out", "FILE", "safetensors to write");
+  option<std::string>(options, "", "scalar", "NAME", "Arithmetic: double or float", "double");
+  threads_option(options);
   const auto a =
       parse(options, argc, argv,
             "  attnres init --config model.json --out model --random-queries\n"
             "  attnres dump --checkpoint model --tokens batch.safetensors --out dump.safetensors");
   if (!a) return 0;
-  set_threads((*a)["threads"].as<int>());
   const std::string checkpoint = required(*a, "checkpoint"), tokens = required(*a, "tokens"),
                     out = required(*a, "out");
   const std::string scalar = (*a)["scalar"].as<std::string>();

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "reference/parallel.h"
 #include "train/commands/command.h"
 #include "train/evaluate.h"
 #include "train/files.h"
@@ -12,36 +11,32 @@ namespace attnres {
 int eval_command(int argc, char** argv) {
   cxxopts::Options options("attnres eval",
                            "Loss, perplexity and bits per byte, over non-overlapping windows.\n");
-  options.set_width(100);
-  using cxxopts::value;
-  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder",
-                        value<std::string>(),
-                        "DIR")("data", "Text files (bytes) or token shards, comma-separated",
-                               value<std::vector<std::string>>(), "FILES")(
-      "tokens", "Evaluate the first N tokens; 0: all", value<Index>()->default_value("0"), "N")(
-      "seq", "Window length, tokens; 0: the model's, at most 1024",
-      value<Index>()->default_value("0"),
-      "T")("batch", "Windows at a time; the result does not depend on it",
-           value<Index>()->default_value("8"),
-           "B")("json", "Also write the result to FILE", value<std::string>(), "FILE")(
-      "threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
+  option<std::string>(options, "", "checkpoint", "DIR", "Run, checkpoint or Hugging Face folder");
+  option<std::vector<std::string>>(options, "", "data", "FILES",
+                                   "Text files (bytes) or token shards, comma-separated");
+  option<Index>(options, "", "tokens", "N", "Evaluate the first N tokens; 0: all", "0");
+  option<Index>(options, "", "seq", "T", "Window length, tokens; 0: the model's, at most 1024",
+                "0");
+  option<Index>(options, "", "batch", "B", "Windows at a time; the result does not depend on it",
+                "8");
+  option<std::string>(options, "", "json", "FILE", "Also write the result to FILE");
+  threads_option(options);
   const auto a = parse(
       options, argc, argv,
       "  attnres eval --checkpoint runs/quickstart --data data/corpus/austen.txt --tokens 100000\n"
       "  attnres eval --checkpoint runs/100m --data fineweb_val_000000.bin --json result.json");
   if (!a) return 0;
-  set_threads((*a)["threads"].as<int>());
   const std::string folder = required(*a, "checkpoint");
   if (!a->count("data")) throw UsageError("--data is needed");
   const Index batch = (*a)["batch"].as<Index>(), limit = (*a)["tokens"].as<Index>();
   if (batch < 1) throw UsageError("--batch must be at least 1");
   const auto model = load_model(folder, batch, (*a)["seq"].as<Index>());
-  const auto names = (*a)["data"].as<std::vector<std::string>>();
-  const DataSplit data =
-      load_evaluation_data({names.begin(), names.end()}, std::int32_t(model->config().vocab_size));
+  const auto files = files_or_corpus(*a, "data");
+  const DataSplit data = load_evaluation_data(files, std::int32_t(model->config().vocab_size));
   if (data.bytes && tokenizer_of(folder, model->config()) != "bytes")
     throw std::runtime_error(
-        names[0] + ": is text, but the model was not trained on bytes; give it token shards");
+        files[0].string() +
+        ": is text, but the model was not trained on bytes; give it token shards");
   const Windows windows(data.validation, std::size_t(model->state().shape.positions));
   const std::size_t count = limit > 0 ? windows_for(windows, limit) : windows.count();
   const Evaluation e = evaluate(*model, windows, count, batch, data.bytes);

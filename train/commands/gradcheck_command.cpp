@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "reference/gradcheck.h"
-#include "reference/parallel.h"
 #include "train/commands/command.h"
 
 namespace attnres {
@@ -24,17 +23,13 @@ int gradcheck_command(int argc, char** argv) {
   cxxopts::Options options("attnres gradcheck",
                            "Compare every backward pass with central finite differences in float64 "
                            "(step 1e-6,\natol 1e-5, rtol 1e-3). Exit status 1 if one fails.\n");
-  options.set_width(100);
-  using cxxopts::value;
-  options.add_options()("only", "Rows whose subject contains TEXT",
-                        value<std::string>()->default_value(""),
-                        "TEXT")("failures", "Print failures alone")(
-      "threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
+  option<std::string>(options, "", "only", "TEXT", "Rows whose subject contains TEXT", "");
+  flag(options, "", "failures", "Print failures alone");
+  threads_option(options);
   const auto a = parse(options, argc, argv,
                        "  attnres gradcheck\n  attnres gradcheck --only depth_attention\n"
                        "  attnres gradcheck --only MHAR");
   if (!a) return 0;
-  set_threads((*a)["threads"].as<int>());
   const std::string only = (*a)["only"].as<std::string>();
   long failed = 0, passed = 0;
   const auto report = [&](const std::vector<GradcheckResult>& results) {

@@ -10,13 +10,11 @@ namespace attnres {
 int init_command(int argc, char** argv) {
   cxxopts::Options options("attnres init",
                            "Write config.json and freshly drawn model.safetensors.\n");
-  options.set_width(100);
-  using cxxopts::value;
-  options.add_options()("config", "Model shape, with vocab_size", value<std::string>(), "FILE")(
-      "out", "Folder to write; must not hold a model yet", value<std::string>(), "DIR")(
-      "seed", "Seed of the weights", value<std::uint64_t>()->default_value("1"), "S")(
-      "random-queries",
-      "Depth queries ~ N(0, 4/sqrt(D)) and key gains ~ U(0.8, 1.2) instead of 0 and 1");
+  option<std::string>(options, "", "config", "FILE", "Model shape, with vocab_size");
+  option<std::string>(options, "", "out", "DIR", "Folder to write; must not hold a model yet");
+  option<std::uint64_t>(options, "", "seed", "S", "Seed of the weights", "1");
+  flag(options, "", "random-queries",
+       "Depth queries ~ N(0, 4/sqrt(D)) and key gains ~ U(0.8, 1.2) instead of 0 and 1");
   const auto a = parse(options, argc, argv,
                        "  attnres init --config model.json --out model\n"
                        "  attnres init --config model.json --out model --seed 7 --random-queries");

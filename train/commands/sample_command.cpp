@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "data/byte_tokenizer.h"
-#include "reference/parallel.h"
 #include "train/commands/command.h"
 #include "train/sampler.h"
 
@@ -10,25 +9,21 @@ namespace attnres {
 
 int sample_command(int argc, char** argv) {
   cxxopts::Options options("attnres sample", "Continue a prompt with a trained model.\n");
-  options.set_width(100);
-  using cxxopts::value;
-  options.add_options()("checkpoint", "Run, checkpoint or Hugging Face folder",
-                        value<std::string>(), "DIR")(
-      "prompt", "Text to continue", value<std::string>()->default_value("It is a truth"), "TEXT")(
-      "tokens", "Tokens to generate", value<Index>()->default_value("400"), "N")(
-      "temperature", "Divides the logits; 0 takes the likeliest token",
-      value<double>()->default_value("0.8"),
-      "X")("top-k", "Keep the k likeliest tokens; 0 keeps all", value<Index>()->default_value("0"),
-           "K")("top-p", "Keep the likeliest tokens that reach this probability",
-                value<double>()->default_value("1.0"),
-                "P")("seed", "Seed of the draws", value<std::uint64_t>()->default_value("1"), "S")(
-      "threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N");
+  option<std::string>(options, "", "checkpoint", "DIR", "Run, checkpoint or Hugging Face folder");
+  option<std::string>(options, "", "prompt", "TEXT", "Text to continue", "It is a truth");
+  option<Index>(options, "", "tokens", "N", "Tokens to generate", "400");
+  option<double>(options, "", "temperature", "X", "Divides the logits; 0 takes the likeliest token",
+                 "0.8");
+  option<Index>(options, "", "top-k", "K", "Keep the K likeliest tokens; 0 keeps all", "0");
+  option<double>(options, "", "top-p", "P", "Keep the likeliest tokens that reach this probability",
+                 "1.0");
+  option<std::uint64_t>(options, "", "seed", "S", "Seed of the draws", "1");
+  threads_option(options);
   const auto a =
       parse(options, argc, argv,
             "  attnres sample --checkpoint runs/quickstart --prompt \"Mr. Darcy\" --tokens 600\n"
             "  attnres sample --checkpoint runs/quickstart --temperature 0");
   if (!a) return 0;
-  set_threads((*a)["threads"].as<int>());
   const std::string folder = required(*a, "checkpoint"), prompt = (*a)["prompt"].as<std::string>();
   if (prompt.empty()) throw UsageError("--prompt must not be empty");
   SamplingOptions sampling{(*a)["tokens"].as<Index>(),       (*a)["temperature"].as<double>(),

@@ -23,64 +23,76 @@ namespace fs = std::filesystem;
 const char* kExamples =
     "  attnres train --preset quickstart --mixing mhar --out runs/mhar\n"
     "  attnres train --mixing residual --out runs/residual --seed 2 --steps 400\n"
-    "  attnres train --preset 100m --data fineweb_train_*.bin --val-data fineweb_val_*.bin \\\n"
+    "  attnres train --preset 100m --data \"train_*.bin\" --val-data \"val_*.bin\" \\\n"
     "                --vocab 50257 --out runs/100m --dry-run\n"
     "  attnres train --out runs/mhar --resume";
 
-cxxopts::Options make_options() {
-  cxxopts::Options options("attnres train", "Train a model; --resume continues a run.\n");
-  options.set_width(100);
-  using cxxopts::value;
-  using Strings = std::vector<std::string>;
-  options.add_options("Model")("preset", "Shape and schedule: quickstart, 100m, 350m, 1b",
-                               value<std::string>()->default_value("quickstart"))(
-      "config", "Shape from a config.json instead", value<std::string>(), "FILE")(
-      "init", "Shape and weights from a checkpoint or Hugging Face folder", value<std::string>(),
-      "DIR")("mixing",
-             "residual, attnres, block-attnres, mhar, block-mhar, window-attnres, delta-mhar "
-             "(default: mhar; with --config and --init what they say)",
-             value<std::string>(), "NAME")(
-      "depth-heads", "Depth heads H; 0: one for attnres, the number of KV heads for mhar",
-      value<Index>()->default_value("0"),
-      "H")("depth-blocks", "Blocks of the block forms", value<Index>()->default_value("8"), "N")(
-      "depth-window", "Sources of window-attnres besides the embedding",
-      value<Index>()->default_value("8"), "W");
-  options.add_options("Data")(
-      "data", "Text files (bytes) or token shards, comma-separated (default: the bundled corpus)",
-      value<Strings>(), "FILES")(
-      "val-data", "Validation files (default: the last tenth of the data)", value<Strings>(),
-      "FILES")("vocab", "Ids that token shards may use", value<Index>()->default_value("50257"),
-               "V")("seq", "Sequence length T, tokens", value<Index>(), "T")(
-      "tokens-per-step", "Tokens per optimizer step, a multiple of T", value<Index>(), "N")(
-      "micro-batch", "Sequences per forward pass; 0 chooses; accumulation is derived",
-      value<Index>()->default_value("0"), "B");
-  options.add_options("Optimization")("steps", "Optimizer steps", value<Index>(), "N")(
-      "seed", "Seed of initialisation, data order and samples",
-      value<std::uint64_t>()->default_value("1"),
-      "S")("lr", "Peak learning rate", value<double>(), "X")("schedule", "cosine, wsd or constant",
-                                                             value<std::string>(), "NAME")(
-      "warmup", "Steps of linear warm-up", value<Index>(), "N")(
-      "final-fraction", "Last learning rate as a fraction of the peak", value<double>(), "X")(
-      "decay-fraction", "Share of the steps that wsd spends decaying", value<double>(), "X")(
-      "beta1", "AdamW beta1", value<double>()->default_value("0.9"), "X")(
-      "beta2", "AdamW beta2", value<double>()->default_value("0.95"), "X")(
-      "eps", "AdamW epsilon", value<double>()->default_value("1e-8"), "X")(
-      "weight-decay", "On matrices and embeddings; not on gains, queries, gates",
-      value<double>()->default_value("0.1"),
-      "X")("clip", "Largest global gradient norm; 0 does not clip",
-           value<double>()->default_value("1.0"), "X");
-  options.add_options("Run")("out", "Run folder: log, checkpoints, plots", value<std::string>(),
-                             "DIR")(
-      "resume", "Continue the run in --out from its newest complete checkpoint")(
-      "eval-every", "Steps between evaluations; 0: at the end only", value<Index>(), "N")(
-      "eval-tokens", "Validation tokens, always the same", value<Index>(), "N")(
-      "save-every", "Steps between checkpoints; 0: at the end only", value<Index>(), "N")(
-      "keep", "Newest checkpoints kept", value<Index>()->default_value("3"), "N")(
-      "sample-every", "Steps between text samples; 0: at the end only", value<Index>(), "N")(
-      "prompt", "What samples continue", value<std::string>()->default_value("It is a truth"),
-      "TEXT")("threads", "CPU threads; 0: all cores", value<int>()->default_value("0"), "N")(
-      "dry-run", "Print the plan and stop");
-  return options;
+using Strings = std::vector<std::string>;
+
+void add_model_options(cxxopts::Options& o) {
+  option<std::string>(o, "Model", "preset", "NAME", "quickstart, 100m, 350m, 1b", "quickstart");
+  option<std::string>(o, "Model", "config", "FILE", "Shape from a config.json instead");
+  option<std::string>(o, "Model", "init", "DIR",
+                      "Shape and weights from a checkpoint or Hugging Face folder");
+  option<std::string>(o, "Model", "mixing", "NAME",
+                      "residual, attnres, block-attnres, mhar, block-mhar, window-attnres, "
+                      "delta-mhar (default: mhar; with --config or --init what they say)");
+  option<Index>(o, "Model", "depth-heads", "H",
+                "Depth heads; 0: one for attnres, the number of KV heads for mhar", "0");
+  option<Index>(o, "Model", "depth-blocks", "N", "Blocks of the block forms", "8");
+  option<Index>(o, "Model", "depth-window", "W", "Sources of window-attnres besides the embedding",
+                "8");
+}
+
+void add_data_options(cxxopts::Options& o) {
+  option<Strings>(
+      o, "Data", "data", "FILES",
+      "Text files (bytes) or token shards, comma-separated (default: the bundled corpus)");
+  option<Strings>(o, "Data", "val-data", "FILES",
+                  "Validation files (default: the last tenth of the data)");
+  option<Index>(o, "Data", "vocab", "V", "Ids that token shards may use", "50257");
+  option<Index>(o, "Data", "seq", "T", "Sequence length, tokens (default: the preset's)");
+  option<Index>(o, "Data", "tokens-per-step", "N",
+                "Tokens per optimizer step, a multiple of T (default: the preset's)");
+  option<Index>(o, "Data", "micro-batch", "B",
+                "Sequences per forward pass; 0 chooses; accumulation is derived", "0");
+}
+
+void add_optimizer_options(cxxopts::Options& o) {
+  const char* group = "Optimization";
+  option<Index>(o, group, "steps", "N", "Optimizer steps (default: the preset's)");
+  option<std::uint64_t>(o, group, "seed", "S", "Seed of initialisation, data order and samples",
+                        "1");
+  option<double>(o, group, "lr", "X", "Peak learning rate (default: the preset's)");
+  option<std::string>(o, group, "schedule", "NAME", "cosine, wsd or constant (default: cosine)");
+  option<Index>(o, group, "warmup", "N",
+                "Steps of linear warm-up (default: the preset's, at most a fifth of the steps)");
+  option<double>(o, group, "final-fraction", "X",
+                 "Last learning rate as a fraction of the peak (default: 0.1)");
+  option<double>(o, group, "decay-fraction", "X",
+                 "Share of the steps that wsd spends decaying (default: 0.2)");
+  option<double>(o, group, "beta1", "X", "AdamW beta1", "0.9");
+  option<double>(o, group, "beta2", "X", "AdamW beta2", "0.95");
+  option<double>(o, group, "eps", "X", "AdamW epsilon", "1e-8");
+  option<double>(o, group, "weight-decay", "X",
+                 "On matrices and embeddings; not on gains, queries, gates", "0.1");
+  option<double>(o, group, "clip", "X", "Largest global gradient norm; 0 does not clip", "1.0");
+}
+
+void add_run_options(cxxopts::Options& o) {
+  option<std::string>(o, "Run", "out", "DIR", "Run folder: log, checkpoints, plots");
+  flag(o, "Run", "resume", "Continue the run in --out from its newest complete checkpoint");
+  option<Index>(o, "Run", "eval-every", "N",
+                "Steps between evaluations; 0: at the end only (default: the preset's)");
+  option<Index>(o, "Run", "eval-tokens", "N",
+                "Validation tokens, always the same (default: the preset's)");
+  option<Index>(o, "Run", "save-every", "N",
+                "Steps between checkpoints; 0: at the end only (default: the preset's)");
+  option<Index>(o, "Run", "keep", "N", "Newest checkpoints kept", "3");
+  option<Index>(o, "Run", "sample-every", "N",
+                "Steps between text samples; 0: at the end only (default: 0)");
+  option<std::string>(o, "Run", "prompt", "TEXT", "What samples continue", "It is a truth");
+  flag(o, "Run", "dry-run", "Print the plan and stop");
 }
 
 template <class T>
@@ -89,9 +101,9 @@ void override_with(const cxxopts::ParseResult& arguments, const char* name, T& v
 }
 
 RunConfig run_config(const cxxopts::ParseResult& a, RunConfig run) {
-  run.data = a.count("data") ? a["data"].as<std::vector<std::string>>()
-                             : std::vector<std::string>{ATTNRES_CORPUS};
-  override_with(a, "val-data", run.validation_data);
+  for (const auto& path : files_or_corpus(a, "data")) run.data.push_back(path);
+  if (a.count("val-data"))
+    for (const auto& path : files_or_corpus(a, "val-data")) run.validation_data.push_back(path);
   override_with(a, "seq", run.positions);
   override_with(a, "tokens-per-step", run.tokens_per_step);
   override_with(a, "steps", run.schedule.steps);
@@ -298,10 +310,15 @@ int start(const cxxopts::ParseResult& a) {
 }  // namespace
 
 int train_command(int argc, char** argv) {
-  cxxopts::Options options = make_options();
-  const auto arguments = parse(options, argc, argv, kExamples);
+  cxxopts::Options options("attnres train", "Train a model, or continue a run with --resume.\n");
+  add_model_options(options);
+  add_data_options(options);
+  add_optimizer_options(options);
+  add_run_options(options);
+  threads_option(options);
+  const auto arguments =
+      parse(options, argc, argv, kExamples, {"Model", "Data", "Optimization", "Run", ""});
   if (!arguments) return 0;
-  set_threads((*arguments)["threads"].as<int>());
   return arguments->count("resume") ? resume(*arguments) : start(*arguments);
 }
 

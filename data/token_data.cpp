@@ -116,7 +116,7 @@ DataSplit load_all(const std::vector<std::filesystem::path>& files, std::int32_t
 
 // Where the validation tokens begin: near nine tenths, at the kindest boundary there is.
 std::size_t cut_point(const TokenData& data, bool bytes) {
-  const std::size_t target = data.size() / 10 * 9;
+  const std::size_t target = data.size() * 9 / 10;
   if (!bytes) return target;
   const std::size_t reach = data.size() / 50;
   const auto nearest = [&](auto is_boundary) {
@@ -149,6 +149,9 @@ DataSplit load_data(const std::vector<std::filesystem::path>& train,
     return data;
   }
   const TokenData all = data.train;
+  if (all.size() < 20)
+    throw std::runtime_error(train.front().string() + ": has " + std::to_string(all.size()) +
+                             " tokens; at least 20 are needed to hold a tenth out");
   const std::size_t cut = cut_point(all, data.bytes);
   data.train = all.part(0, cut);
   data.validation = all.part(cut, all.size() - cut);

@@ -46,10 +46,10 @@ struct DataSplit {
   std::int32_t vocabulary = 0;  ///< ids the data may use
 };
 
-/// What training reads: text files (bytes; a line "<|endoftext|>" separates documents, and so does
-/// the end of a file), or token shards.  Without validation files the last tenth is held out: the
-/// cut falls between documents if one ends within 2 % of the corpus from it, else between
-/// paragraphs, else where it falls.  `shard_vocabulary` bounds the ids of shards.
+/// What training reads: text files (bytes; "<|endoftext|>" at the end of a line separates
+/// documents, and so does the end of a file), or token shards.  Without validation files the last
+/// tenth is held out: the cut falls between documents if one ends within 2 % of the corpus from it,
+/// else between paragraphs, else where it falls.  `shard_vocabulary` bounds the ids of shards.
 /// Throws std::runtime_error naming the file that is missing, empty or malformed.
 DataSplit load_data(const std::vector<std::filesystem::path>& train,
                     const std::vector<std::filesystem::path>& validation,

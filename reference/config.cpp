@@ -9,13 +9,14 @@ namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw std::invalid_argument("config.json: " + what);
-}
+[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
 template <class T>
 T required(const json& object, const char* key) {
   if (!object.contains(key) || object[key].is_null()) refuse(std::string("needs \"") + key + '"');
+  if constexpr (std::is_same_v<T, Index>)
+    if (!object[key].is_number_integer())
+      refuse(std::string("\"") + key + "\" must be a whole number, not " + object[key].dump());
   try {
     return object[key].get<T>();
   } catch (const json::exception&) {
@@ -100,6 +101,10 @@ void ModelConfig::validate() const {
       {"depth_mixing.heads", depth_mixing.heads},
       {"depth_mixing.block_sublayers", depth_mixing.block_sublayers},
       {"depth_mixing.group_sites", depth_mixing.group_sites}};
+  constexpr Index kLargest = Index(1) << 24;  // keeps every product of two within 64 bits
+  for (const auto& [name, value] : positive)
+    require(value <= kLargest, std::string(name) + " is larger than " + std::to_string(kLargest));
+  require(num_hidden_layers <= 4096, "num_hidden_layers is larger than 4096");
   for (const auto& [name, value] : positive)
     require(value > 0,
             std::string(name) + " is " + std::to_string(value) + "; it must be positive");

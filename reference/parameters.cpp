@@ -33,6 +33,11 @@ bool ParameterSpec::decays() const {
   return kind == ParameterKind::matrix || kind == ParameterKind::embedding;
 }
 
+bool ParameterSpec::routes() const {
+  return kind == ParameterKind::query || kind == ParameterKind::key_gain ||
+         kind == ParameterKind::gate;
+}
+
 ParameterLayout::ParameterLayout(const ModelConfig& c) {
   const Index D = c.hidden_size, F = c.intermediate_size, H = c.depth_mixing.heads;
   const Index q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;

@@ -30,6 +30,8 @@ struct ParameterSpec {
   Index size() const;
   /// Weight decay applies to matrices and embeddings, not to gains, queries and gates.
   bool decays() const;
+  /// Depth queries, key gains and gates: what a residual model does not have.
+  bool routes() const;
 };
 
 /// Every parameter of a model in a fixed order: embedding, layers, final norm, readout, head.

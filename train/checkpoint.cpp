@@ -99,14 +99,16 @@ std::string shape_text(const std::vector<Index>& shape) {
 std::vector<fs::path> weight_files(const fs::path& folder) {
   if (fs::exists(folder / "model.safetensors")) return {folder / "model.safetensors"};
   const fs::path index = folder / "model.safetensors.index.json";
-  const json map = read_json(index).value("weight_map", json::object());
+  const json content = read_json(index);
+  if (!content.is_object() || !content.contains("weight_map") || !content["weight_map"].is_object())
+    throw std::runtime_error(index.string() + ": has no weight_map");
+  const json& map = content["weight_map"];
   std::set<fs::path> files;
   for (const auto& [name, file] : map.items()) {
     if (!file.is_string())
       throw std::runtime_error(index.string() + ": weight_map." + name + " is not a file name");
     files.insert(folder / file.get<std::string>());
   }
-  if (files.empty()) throw std::runtime_error(index.string() + ": has no weight_map");
   return {files.begin(), files.end()};
 }
 
@@ -126,9 +128,9 @@ fs::path checkpoint_path(const fs::path& run_folder, Index step) {
 
 void save_model(const fs::path& folder, const Parameters<float>& parameters) {
   fs::create_directories(folder);
-  write_file(folder / "config.json", config_to_json(parameters.config()).dump(2) + "\n");
   write_safetensors(folder / "model.safetensors",
                     tensors_of(parameters.layout(), parameters.values()));
+  write_file_atomically(folder / "config.json", config_to_json(parameters.config()).dump(2) + "\n");
 }
 
 void save_checkpoint(const fs::path& run_folder, Model& model, const RunState& state) {
@@ -175,19 +177,24 @@ fs::path resolve_model_folder(const fs::path& folder) {
   return folder;
 }
 
-ModelConfig load_config(const fs::path& model_folder) {
-  const fs::path path = model_folder / "config.json";
+ModelConfig load_config_file(const fs::path& path) {
   try {
     return config_from_json(read_json(path));
   } catch (const std::invalid_argument& error) {
-    throw std::runtime_error(model_folder.string() + "/" + error.what());
+    throw std::runtime_error(path.string() + ": " + error.what());
   }
 }
 
+ModelConfig load_config(const fs::path& model_folder) {
+  return load_config_file(model_folder / "config.json");
+}
+
 template <class Scalar>
-void load_parameters(const fs::path& model_folder, Parameters<Scalar>& parameters) {
+void load_parameters(const fs::path& model_folder, Parameters<Scalar>& parameters,
+                     bool keep_new_depth) {
   std::set<std::string> missing;
-  for (const auto& spec : parameters.layout().specs) missing.insert(spec.name);
+  for (const auto& spec : parameters.layout().specs)
+    if (!keep_new_depth || !spec.routes()) missing.insert(spec.name);
   for (const auto& path : weight_files(model_folder)) {
     const SafetensorsFile file(path);
     for (const auto& [name, info] : file.tensors()) {
@@ -212,10 +219,10 @@ void load_parameters(const fs::path& model_folder, Parameters<Scalar>& parameter
         (missing.size() > 1 ? ", and " + std::to_string(missing.size() - 1) + " more" : ""));
 }
 
-template void load_parameters<float>(const fs::path&, Parameters<float>&);
-template void load_parameters<double>(const fs::path&, Parameters<double>&);
+template void load_parameters<float>(const fs::path&, Parameters<float>&, bool);
+template void load_parameters<double>(const fs::path&, Parameters<double>&, bool);
 
-RunState load_run(const fs::path& checkpoint, Model& model) {
+RunState load_run_state(const fs::path& checkpoint) {
   RunState state;
   const json run = read_json(checkpoint / "run.json");
   try {
@@ -229,7 +236,10 @@ RunState load_run(const fs::path& checkpoint, Model& model) {
     throw std::runtime_error((checkpoint / "run.json").string() +
                              ": a key is missing or malformed");
   }
-  load_parameters(checkpoint, model.parameters());
+  return state;
+}
+
+void load_moments(const fs::path& checkpoint, Model& model) {
   const SafetensorsFile file(checkpoint / "optimizer.safetensors");
   for (const auto& spec : model.parameters().layout().specs) {
     const auto read = [&](const char* moment, Vector<float>& values) {
@@ -239,7 +249,6 @@ RunState load_run(const fs::path& checkpoint, Model& model) {
     read("m.", model.moments().m);
     read("v.", model.moments().v);
   }
-  return state;
 }
 
 }  // namespace attnres

@@ -28,7 +28,7 @@ std::filesystem::path checkpoint_path(const std::filesystem::path& run_folder, I
 /// Writes a checkpoint of the run and removes all but the newest `state.config.keep`.
 void save_checkpoint(const std::filesystem::path& run_folder, Model& model, const RunState& state);
 
-/// Writes config.json and model.safetensors alone into a folder: a model without a run.
+/// Writes model.safetensors and then config.json into a folder: a model without a run.
 void save_model(const std::filesystem::path& folder, const Parameters<float>& parameters);
 
 /// The newest checkpoint of a run whose files match its complete.json.  Every damaged one that is
@@ -40,14 +40,21 @@ std::optional<std::filesystem::path> newest_valid_checkpoint(
 /// checkpoint is meant.  Throws std::runtime_error if it is none of these.
 std::filesystem::path resolve_model_folder(const std::filesystem::path& folder);
 
+/// Throws std::runtime_error "PATH: what does not fit".
+ModelConfig load_config_file(const std::filesystem::path& path);
 ModelConfig load_config(const std::filesystem::path& model_folder);
 
 /// Weights from model.safetensors, or from the shards that model.safetensors.index.json lists; any
 /// of F32, F16, BF16.  Throws naming a tensor that is missing, of another shape, or unknown.
+/// With keep_new_depth, depth queries, gains and gates that the file lacks keep their values: a
+/// residual model becomes the start of another variant.
 template <class Scalar>
-void load_parameters(const std::filesystem::path& model_folder, Parameters<Scalar>& parameters);
+void load_parameters(const std::filesystem::path& model_folder, Parameters<Scalar>& parameters,
+                     bool keep_new_depth = false);
 
-/// The run's state; moments go into the model.
-RunState load_run(const std::filesystem::path& checkpoint, Model& model);
+/// Where the run of a checkpoint stands, from its run.json.
+RunState load_run_state(const std::filesystem::path& checkpoint);
+/// The optimizer's moments of a checkpoint.
+void load_moments(const std::filesystem::path& checkpoint, Model& model);
 
 }  // namespace attnres

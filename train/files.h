@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,9 +15,13 @@ std::string read_file(const std::filesystem::path& path);
 /// Parses a JSON file; a syntax error names the file and the byte.
 nlohmann::json read_json(const std::filesystem::path& path);
 
-/// Writes the file in place and fsyncs it: for files inside a folder that is still temporary.
+/// Writes the pieces one after the other into the file, in place, and fsyncs it: for files inside a
+/// folder that is still temporary.
+void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces);
 void write_file(const std::filesystem::path& path, std::string_view content);
-/// Replaces or creates a file atomically.
+/// Replaces or creates a file atomically; a failure leaves what was there and nothing else.
+void write_file_atomically(const std::filesystem::path& path,
+                           std::span<const std::string_view> pieces);
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 /// Makes a rename or a new entry in `folder` survive a power cut.
 void sync_folder(const std::filesystem::path& folder);

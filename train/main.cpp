@@ -2,7 +2,10 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
+#include <string>
 
+#include "reference/parallel.h"
 #include "train/commands/command.h"
 
 namespace {
@@ -45,16 +48,28 @@ int run(int argc, char** argv) {
                             "\"; attnres --help lists them");
 }
 
+// One line, whatever the message quotes.
+int fail(std::string message, int status) {
+  for (char& c : message)
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  std::fprintf(stderr, "attnres: %s\n", message.c_str());
+  return status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  attnres::set_threads(0);
   try {
     return run(argc, argv);
   } catch (const attnres::UsageError& error) {
-    std::fprintf(stderr, "attnres: %s\n", error.what());
-    return 2;
+    return fail(error.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return fail(
+        "not enough memory for this model and batch; --dry-run on a smaller --micro-batch shows "
+        "what it takes",
+        1);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "attnres: %s\n", error.what());
-    return 1;
+    return fail(error.what(), 1);
   }
 }

@@ -70,31 +70,30 @@ void apply_mixing(const MixingOptions& options, ModelConfig& config) {
   const std::string& name = options.name;
   if (std::find(names.begin(), names.end(), name) == names.end())
     throw std::invalid_argument("unknown mixing \"" + name + "\"; known are " + joined(names));
+  const bool routes = name != "residual", many_heads = name.ends_with("mhar");
+  const bool blocks = name.starts_with("block-"), window = name == "window-attnres";
+  const auto refuse_unless = [&](bool applies, const std::optional<Index>& option,
+                                 const char* what) {
+    if (option && !applies) throw std::invalid_argument(name + " has no " + what);
+    if (option && *option < 1) throw std::invalid_argument(std::string(what) + " must be positive");
+  };
+  refuse_unless(many_heads || (routes && options.depth_heads == 1), options.depth_heads,
+                "depth heads to choose");
+  refuse_unless(blocks, options.depth_blocks, "depth blocks");
+  refuse_unless(window, options.window, "depth window");
+
   DepthMixing& mixing = config.depth_mixing;
   mixing = {};
-  if (name == "residual") {
-    if (options.depth_heads > 1)
-      throw std::invalid_argument("the residual model has no depth heads");
-    return;
-  }
-  const bool many_heads = name.ends_with("mhar");
+  if (!routes) return;
   mixing.kind = name == "delta-mhar" ? DepthMixing::Kind::delta : DepthMixing::Kind::attention;
-  mixing.heads = options.depth_heads > 0 ? options.depth_heads
-                 : many_heads            ? config.num_key_value_heads
-                                         : 1;
-  if (!many_heads && mixing.heads != 1)
-    throw std::invalid_argument(name + " has one depth head; mhar and block-mhar have several");
-  if (name.starts_with("block-")) {
-    if (options.depth_blocks < 1 || options.depth_blocks > config.sublayers())
-      throw std::invalid_argument(std::to_string(options.depth_blocks) +
-                                  " depth blocks do not fit " + std::to_string(config.sublayers()) +
-                                  " sublayers");
-    mixing.block_sublayers = (config.sublayers() + options.depth_blocks - 1) / options.depth_blocks;
-  }
-  if (name == "window-attnres") {
-    if (options.window < 1) throw std::invalid_argument("the depth window must be at least 1");
-    mixing.window = options.window;
-  }
+  mixing.heads = options.depth_heads.value_or(many_heads ? config.num_key_value_heads : 1);
+  if (window) mixing.window = options.window.value_or(8);
+  if (!blocks) return;
+  const Index count = options.depth_blocks.value_or(std::min<Index>(8, config.sublayers()));
+  if (count > config.sublayers())
+    throw std::invalid_argument(std::to_string(count) + " depth blocks do not fit " +
+                                std::to_string(config.sublayers()) + " sublayers");
+  mixing.block_sublayers = (config.sublayers() + count - 1) / count;
 }
 
 Index padded_vocabulary(Index vocabulary) { return (vocabulary + 63) / 64 * 64; }

@@ -1,6 +1,7 @@
 // Named model shapes and mixings: what --preset and --mixing mean.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,13 @@ Preset preset(const std::string& name);
 const std::vector<std::string>& preset_names();
 
 struct MixingOptions {
-  std::string name = "mhar";  ///< residual, attnres, block-attnres, mhar, block-mhar, ...
-  Index depth_heads = 0;      ///< 0: 1 for attnres, the number of key-value heads for mhar
-  Index depth_blocks = 8;     ///< blocks of the block forms; block_sublayers = ceil(L / blocks)
-  Index window = 8;           ///< sources of window-attnres besides the embedding
+  std::string name = "mhar";  ///< one of mixing_names()
+  /// Default: 1 for attnres, the number of key-value heads for mhar.
+  std::optional<Index> depth_heads = {};
+  /// Blocks of the block forms, default 8: block_sublayers = ceil(L / blocks).
+  std::optional<Index> depth_blocks = {};
+  /// Sources of window-attnres besides the embedding, default 8.
+  std::optional<Index> window = {};
 };
 /// Sets config.depth_mixing.  Throws std::invalid_argument for an unknown name, or for options that
 /// the named mixing does not have.

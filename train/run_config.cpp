@@ -54,6 +54,9 @@ void RunConfig::resolve() {
   require(eval_tokens >= 1, "--eval-tokens must be at least 1");
   require(adamw.beta1 >= 0 && adamw.beta1 < 1 && adamw.beta2 >= 0 && adamw.beta2 < 1,
           "betas must lie in [0, 1)");
+  require(adamw.eps > 0, "--eps must be positive: the parameters that never move have no moments");
+  require(adamw.weight_decay >= 0 && adamw.clip >= 0, "weight decay and clip must not be negative");
+  require(!prompt.empty(), "the prompt must not be empty");
   schedule.validate();
   const Index sequences = sequences_per_step();
   if (micro_sequences == 0) {

@@ -45,7 +45,11 @@ void convert_all(const std::byte* data, std::span<Scalar> out, const Convert& co
   for (std::size_t i = 0; i < out.size(); ++i) {
     Stored value;
     std::memcpy(&value, data + i * sizeof(Stored), sizeof(Stored));
-    out[i] = Scalar(convert(value));
+    const auto converted = convert(value);
+    if constexpr (std::is_integral_v<Scalar>)
+      if (double(converted) < -0x1p31 || double(converted) >= 0x1p31)
+        throw std::range_error("holds " + std::to_string(converted) + ", beyond 32-bit integers");
+    out[i] = Scalar(converted);
   }
 }
 
@@ -64,8 +68,10 @@ TensorInfo tensor_info(const std::filesystem::path& path, const std::string& nam
   }
   const std::size_t width = dtype_bytes(info.dtype);
   if (width == 0) refuse(path, "tensor \"" + name + "\" has the unknown dtype " + info.dtype);
+  Index values = 1;
   for (const Index dimension : info.shape)
-    if (dimension < 0) refuse(path, "tensor \"" + name + "\" has a negative dimension");
+    if (dimension < 0 || __builtin_mul_overflow(values, dimension, &values))
+      refuse(path, "tensor \"" + name + "\" has an impossible shape");
   if (info.end < info.begin || info.end > data_size)
     refuse(path, "tensor \"" + name + "\" ends at data byte " + std::to_string(info.end) +
                      ", the file has " + std::to_string(data_size) + " (truncated?)");
@@ -129,12 +135,16 @@ void SafetensorsFile::read(const std::string& name, std::span<Scalar> out) const
                       std::to_string(out.size()));
   const std::byte* data = file_.bytes().data() + data_ + t.begin;
   const auto same = [](auto value) { return value; };
-  if (t.dtype == "F64") return convert_all<double>(data, out, same);
-  if (t.dtype == "F32") return convert_all<float>(data, out, same);
-  if (t.dtype == "F16") return convert_all<std::uint16_t>(data, out, half_to_float);
-  if (t.dtype == "BF16") return convert_all<std::uint16_t>(data, out, bfloat_to_float);
-  if (t.dtype == "I32") return convert_all<std::int32_t>(data, out, same);
-  if (t.dtype == "I64") return convert_all<std::int64_t>(data, out, same);
+  try {
+    if (t.dtype == "F64") return convert_all<double>(data, out, same);
+    if (t.dtype == "F32") return convert_all<float>(data, out, same);
+    if (t.dtype == "F16") return convert_all<std::uint16_t>(data, out, half_to_float);
+    if (t.dtype == "BF16") return convert_all<std::uint16_t>(data, out, bfloat_to_float);
+    if (t.dtype == "I32") return convert_all<std::int32_t>(data, out, same);
+    if (t.dtype == "I64") return convert_all<std::int64_t>(data, out, same);
+  } catch (const std::range_error& error) {
+    refuse(path_, "tensor \"" + name + "\" " + error.what());
+  }
   refuse(path_, "tensor \"" + name + "\" has dtype " + t.dtype +
                     "; F64, F32, F16, BF16, I32 and I64 can be read");
 }
@@ -156,12 +166,11 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // data begins at a multiple of 8
   const std::uint64_t size = text.size();
-  std::string content(sizeof size, '\0');
-  std::memcpy(content.data(), &size, sizeof size);
-  content += text;
+  std::vector<std::string_view> pieces = {{reinterpret_cast<const char*>(&size), sizeof size},
+                                          text};
   for (const auto& tensor : tensors)
-    content.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
-  write_file(path, content);
+    pieces.emplace_back(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+  write_file_atomically(path, pieces);
 }
 
 }  // namespace attnres

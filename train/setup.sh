@@ -38,6 +38,7 @@ configure() {
     if command -v ninja >/dev/null; then generator=(-G Ninja); fi
     cmake -S . -B "$1" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release >"$1.configure.log" 2>&1 || {
       cat "$1.configure.log" >&2
+      rm -f "$1/CMakeCache.txt"  # or the next call would take this for a configuration
       echo "configuring failed; by hand: install Eigen 3.4, nlohmann-json, cxxopts 3.1, doctest and Google Benchmark, or let CMake reach the network" >&2
       exit 1
     }

@@ -116,6 +116,7 @@ bool Trainer::run() {
       return false;
     }
   }
+  if (last_evaluation_.tokens == 0) evaluate_now();  // the run was complete before it was resumed
   console_.finish();
   return true;
 }

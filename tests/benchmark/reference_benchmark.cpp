@@ -7,6 +7,7 @@
 
 #include "reference/cross_entropy.h"
 #include "reference/depth/attention_mixer.h"
+#include "reference/depth/delta_gate.h"
 #include "reference/embedding.h"
 #include "reference/linear.h"
 #include "reference/parallel.h"
@@ -152,9 +153,9 @@ void embedding(State& state) {
 
 // Depth attention of all 13 sites of the quickstart model; one read of a source per pair each way.
 struct Depth {
-  explicit Depth(Index heads) : config(preset("quickstart").model) {
+  explicit Depth(Index heads, Index group_sites = 1) : config(preset("quickstart").model) {
     config.vocab_size = V;
-    config.depth_mixing = {DepthMixing::Kind::attention, heads};
+    config.depth_mixing = {DepthMixing::Kind::attention, heads, 1, 0, group_sites};
     parameters = std::make_unique<Parameters<float>>(config);
     gradients = std::make_unique<Parameters<float>>(config);
     initialise(*parameters, 1);
@@ -200,6 +201,36 @@ void depth_attention_backward(State& state) {
   report_bytes(state, depth.pair_values());
 }
 
+// The same sites in two phases, in groups of four: earlier sources are read once per group.
+void depth_attention_grouped_forward(State& state) {
+  Depth depth(2, 4);
+  for (auto _ : state) depth.forward();
+  report_bytes(state, depth.pair_values());
+}
+
+void delta_gate(State& state) {
+  const F x = random(N, D), o = random(N, D), dinput = random(N, D);
+  F input(N, D), doutput(N, D);
+  Vector<float> row_sums(N);
+  for (auto _ : state) {
+    delta_gate_forward<float>(x, o, 0.5f, input);
+    benchmark::DoNotOptimize(delta_gate_backward<float>(dinput, o, 0.5f, doutput, row_sums));
+  }
+  report_bytes(state, 6.0 * N * D);
+}
+
+void adamw(State& state) {
+  ModelConfig config = preset("quickstart").model;
+  config.vocab_size = V;
+  Parameters<float> parameters(config);
+  initialise(parameters, 1);
+  AdamWState moments(parameters.layout().size);
+  const Vector<float> gradients = Vector<float>::Constant(parameters.layout().size, 1e-3f);
+  Index t = 0;
+  for (auto _ : state) adamw_step({}, 1e-4, ++t, 1.0, gradients, parameters, moments);
+  report_bytes(state, 7.0 * double(parameters.layout().size));
+}
+
 // A whole optimizer step: loss, gradients, norm, AdamW.
 void step(State& state, const char* mixing) {
   ModelConfig config = preset("quickstart").model;
@@ -231,6 +262,9 @@ BENCHMARK(swiglu_backward)->UseRealTime();
 BENCHMARK(embedding)->UseRealTime();
 BENCHMARK(depth_attention_forward)->Arg(1)->Arg(2)->Arg(4)->UseRealTime();
 BENCHMARK(depth_attention_backward)->Arg(1)->Arg(2)->Arg(4)->UseRealTime();
+BENCHMARK(depth_attention_grouped_forward)->UseRealTime();
+BENCHMARK(delta_gate)->UseRealTime();
+BENCHMARK(adamw)->UseRealTime();
 BENCHMARK_CAPTURE(step, residual, "residual")->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(step, attnres, "attnres")->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(step, block_attnres, "block-attnres")

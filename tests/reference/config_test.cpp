@@ -54,7 +54,7 @@ TEST_CASE("what does not fit or is not computed is refused in one sentence") {
                  "hidden_size 24 is not divisible by depth_mixing.heads 5"));
   CHECK(contains(refusal([](json& o) { o.erase("vocab_size"); }), "needs \"vocab_size\""));
   CHECK(contains(refusal([](json& o) { o["hidden_size"] = "big"; }),
-                 "\"hidden_size\" has the wrong type"));
+                 "\"hidden_size\" must be a whole number, not \"big\""));
   CHECK(contains(refusal([](json& o) { o["hidden_size"] = -4; }), "must be positive"));
   CHECK(contains(refusal([](json& o) { o["num_key_value_heads"] = 3; }), "multiple"));
   CHECK(contains(refusal([](json& o) { o["head_dim"] = 7; }), "even"));

@@ -90,13 +90,19 @@ TEST_CASE("usage mistakes: one line, status 2") {
 TEST_CASE("what does not fit together is said before anything is written") {
   TemporaryFolder folder;
   const std::string out = " --out " + (folder / "run").string();
-  check_failure("train --preset 3t" + out, 1, "unknown preset \"3t\"");
-  check_failure("train --mixing highway" + out, 1, "unknown mixing \"highway\"");
-  check_failure("train --depth-heads 5" + out, 1,
+  check_failure("train --preset 3t" + out, 2, "unknown preset \"3t\"");
+  check_failure("train --mixing highway" + out, 2, "unknown mixing \"highway\"");
+  check_failure("train --depth-heads 5" + out, 2,
                 "hidden_size 128 is not divisible by depth_mixing.heads 5");
-  check_failure("train --mixing residual --depth-heads 4" + out, 1, "no depth heads");
-  check_failure("train --tokens-per-step 1000" + out, 1, "multiple of the sequence length 256");
-  check_failure("train --schedule zigzag" + out, 1, "zigzag");
+  check_failure("train --mixing residual --depth-heads 4" + out, 2, "no depth heads");
+  check_failure("train --tokens-per-step 1000" + out, 2, "multiple of the sequence length 256");
+  check_failure("train --schedule zigzag" + out, 2, "zigzag");
+  check_failure("train --mixing mhar --depth-blocks 4" + out, 2, "mhar has no depth blocks");
+  check_failure("train --seq 0" + out, 2, "sequence length must be positive");
+  check_failure("train --eps 0" + out, 2, "--eps must be positive");
+  check_failure("train --prompt ''" + out, 2, "prompt must not be empty");
+  check_failure("train --threads -1" + out, 2, "--threads must lie");
+  check_failure("train --vocab 99999999999" + out, 2, "--vocab must lie");
   check_failure("train --data nothing.txt" + out, 1, "nothing.txt: no such text or token file");
   check_failure("train --config nothing.json" + out, 1, "nothing.json: no such file");
   write_text(folder / "broken.json", "{\"hidden_size\": }");
@@ -124,8 +130,7 @@ TEST_CASE("a dry run prints the plan and writes nothing") {
   for (const char* part : {"parameters", "depth query 1664", "FLOP per token", "moments",
                            "depth history", "steps x", "epochs"})
     CHECK(contains(r.output, part));
-  const Result paper =
-      attnres_program("train --preset 100m --micro-batch 1 --vocab 151936 --dry-run");
+  const Result paper = attnres_program("train --preset 100m --micro-batch 1 --dry-run");
   CHECK(paper.status == 0);
   CHECK(contains(paper.output, "131072 tokens (64 micro-batches of 1 x 2048)"));
 }
@@ -173,6 +178,73 @@ TEST_CASE("train, eval, sample and inspect work on one run; resume continues it"
     return result;
   };
   CHECK(losses(read_file(std::filesystem::path(run) / "log.jsonl")) == losses(log));
+}
+
+namespace {
+
+std::vector<double> losses_of(const std::filesystem::path& run) {
+  std::vector<double> losses;
+  std::istringstream stream(read_file(run / "log.jsonl"));
+  for (std::string line; std::getline(stream, line);)
+    if (const auto entry = nlohmann::json::parse(line); entry["type"] == "step")
+      losses.push_back(entry["loss"]);
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("the default number of threads gives the bits of one thread") {
+  TemporaryFolder a, b;
+  CHECK(losses_of(tiny_run_folder(a)) == losses_of(tiny_run_folder(b, "--threads 1")));
+}
+
+TEST_CASE("a finished run resumes to its results") {
+  TemporaryFolder folder;
+  const Result r = attnres_program("train --resume --out " + tiny_run_folder(folder));
+  CHECK(r.status == 0);
+  CHECK(contains(r.output, "bits per byte"));
+  CHECK(!contains(r.output, "nan"));
+}
+
+TEST_CASE("a residual model starts another variant; its delta form computes the same") {
+  TemporaryFolder folder;
+  tiny_run_folder(folder);  // writes text.txt
+  const std::string model = (folder / "model").string(),
+                    json = small_model_json(folder / "r.json", {});
+  REQUIRE(attnres_program("init --config " + json + " --out " + model).status == 0);
+  const std::string start = "train --init " + model + " --data " + (folder / "text.txt").string() +
+                            " --seq 16 --tokens-per-step 64 --steps 1 --out ";
+  REQUIRE(attnres_program(start + (folder / "a").string()).status == 0);
+  REQUIRE(attnres_program(start + (folder / "b").string() + " --mixing delta-mhar").status == 0);
+  CHECK(losses_of(folder / "a").size() == 1);
+  CHECK(losses_of(folder / "a") == losses_of(folder / "b"));
+}
+
+TEST_CASE("bad numbers in a config, and bad options of the other commands: one line each") {
+  TemporaryFolder folder;
+  const auto config_failure = [&](const char* key, const nlohmann::json& value,
+                                  const std::string& part) {
+    auto object = config_to_json(tiny_model());
+    object[key] = value;
+    write_text(folder / "c.json", object.dump());
+    check_failure(
+        "init --config " + (folder / "c.json").string() + " --out " + (folder / "m").string(), 1,
+        part);
+  };
+  config_failure("hidden_size", 16.9, "must be a whole number, not 16.9");
+  config_failure("hidden_size", 1e30, "must be a whole number");
+  config_failure("hidden_size", std::int64_t(1) << 62, "is larger than");
+  config_failure("num_hidden_layers", 100000, "larger than 4096");
+  config_failure("model_type", "x\ny", "is not supported");
+  CHECK(!std::filesystem::exists(folder / "m"));
+  const std::string run = tiny_run_folder(folder), text = (folder / "text.txt").string();
+  check_failure("sample --checkpoint " + run + " --top-p 0", 2, "--top-p positive");
+  check_failure("sample --checkpoint " + run + " --tokens -5", 2, "must not be negative");
+  check_failure("eval --checkpoint " + run + " --data x --seq -5", 2, "--seq");
+  const Result folder_as_file = attnres_program("eval --checkpoint " + run + " --data " + text +
+                                                " --json " + folder.path().string());
+  CHECK(folder_as_file.status == 1);
+  CHECK(contains(folder_as_file.output, "is a folder; name a file"));
 }
 
 TEST_CASE("a checkpoint of another shape is refused by tensor and shape") {

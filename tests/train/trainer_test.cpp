@@ -34,7 +34,9 @@ std::unique_ptr<TinyRun> resumed(const RunConfig& config, const std::filesystem:
   });
   REQUIRE(checkpoint.has_value());
   auto run = std::make_unique<TinyRun>(config, folder);
-  run->state = load_run(*checkpoint, run->model);
+  run->state = load_run_state(*checkpoint);
+  load_parameters(*checkpoint, run->model.parameters());
+  load_moments(*checkpoint, run->model);
   return run;
 }
 
@@ -241,8 +243,10 @@ TEST_CASE("SIGTERM finishes the step, saves, and the run can go on") {
   RunConfig config = tiny_run(100000);
   TemporaryFolder folder;
   TinyRun run(config, folder.path());
-  std::thread killer([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::thread killer([&] {  // the log appears when the run listens to signals
+    while (!std::filesystem::exists(folder / "log.jsonl"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     ::kill(::getpid(), SIGTERM);
   });
   Trainer trainer(run.model, small_data(), run.state, folder.path(), run.console);

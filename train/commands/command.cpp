@@ -3,6 +3,7 @@
 #include <glob.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "data/byte_tokenizer.h"
 #include "reference/parallel.h"
@@ -27,7 +28,11 @@ std::optional<cxxopts::ParseResult> parse(cxxopts::Options& options, int argc, c
   options.add_options()("h,help", "Print this help");
   try {
     cxxopts::ParseResult result = options.parse(argc, argv);
-    if (result.count("threads")) set_threads(result["threads"].as<int>());
+    if (result.count("threads")) {
+      const int threads = result["threads"].as<int>();
+      if (threads < 0 || threads > 1024) throw UsageError("--threads must lie between 0 and 1024");
+      set_threads(threads);
+    }
     if (result.count("help")) {
       std::printf("%s\nExamples:\n%s\n", options.help(groups).c_str(), examples.c_str());
       return std::nullopt;
@@ -58,20 +63,41 @@ std::vector<std::filesystem::path> files_or_corpus(const cxxopts::ParseResult& a
   return files;
 }
 
-std::unique_ptr<ReferenceModel> load_model(const std::string& folder, Index sequences,
-                                           Index positions) {
-  const auto path = resolve_model_folder(folder);
-  const ModelConfig config = load_config(path);
+void check_tokenizer(const DataSplit& data, const std::filesystem::path& file,
+                     const std::filesystem::path& model_folder, const ModelConfig& config) {
+  if (data.bytes != (tokenizer_of(model_folder, config) == "bytes"))
+    throw std::runtime_error(file.string() + (data.bytes
+                                                  ? ": is text, but the model was trained on "
+                                                    "token shards; give it shards"
+                                                  : ": is a token shard, but the model was "
+                                                    "trained on bytes; give it text"));
+}
+
+std::unique_ptr<ReferenceModel> load_model(const std::filesystem::path& model_folder,
+                                           Index sequences, Index positions) {
+  const ModelConfig config = load_config(model_folder);
+  if (positions < 0) throw UsageError("--seq must be 0 or positive");
   if (positions == 0) positions = std::min<Index>(1024, config.max_position_embeddings);
   auto model = std::make_unique<ReferenceModel>(config, sequences, positions);
-  load_parameters(path, model->parameters());
+  load_parameters(model_folder, model->parameters());
   return model;
 }
 
-std::string tokenizer_of(const std::string& folder, const ModelConfig& config) {
-  const auto run = resolve_model_folder(folder) / "run.json";
-  if (std::filesystem::exists(run)) return read_json(run).at("config").value("tokenizer", "bytes");
-  return config.vocab_size == padded_vocabulary(ByteTokenizer::kVocabulary) ? "bytes" : "shards";
+std::optional<RunConfig> run_config_of(const std::filesystem::path& model_folder) {
+  const auto path = model_folder / "run.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const nlohmann::json run = read_json(path);
+  if (!run.is_object() || !run.contains("config"))
+    throw std::runtime_error(path.string() + ": has no \"config\"");
+  return run_config_from_json(run["config"]);
+}
+
+std::string tokenizer_of(const std::filesystem::path& model_folder, const ModelConfig& config) {
+  if (const auto run = run_config_of(model_folder)) return run->tokenizer;
+  return config.vocab_size == ByteTokenizer::kVocabulary ||
+                 config.vocab_size == padded_vocabulary(ByteTokenizer::kVocabulary)
+             ? "bytes"
+             : "shards";
 }
 
 }  // namespace attnres

@@ -8,7 +8,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "data/token_data.h"
 #include "train/model.h"
+#include "train/run_config.h"
 
 namespace attnres {
 
@@ -54,13 +56,20 @@ std::string required(const cxxopts::ParseResult& arguments, const std::string& n
 std::vector<std::filesystem::path> files_or_corpus(const cxxopts::ParseResult& arguments,
                                                    const char* name);
 
-/// A model of a checkpoint, run or Hugging Face folder, for batches of the given shape; positions 0
-/// takes the longest that the model was trained for, at most 1024.
-std::unique_ptr<ReferenceModel> load_model(const std::string& folder, Index sequences,
-                                           Index positions);
+/// The model in a folder that resolve_model_folder gave, for batches of the given shape; positions
+/// 0 takes the longest that the model was trained for, at most 1024.
+std::unique_ptr<ReferenceModel> load_model(const std::filesystem::path& model_folder,
+                                           Index sequences, Index positions);
+
+/// How the model was trained, if its folder is a checkpoint of a run.
+std::optional<RunConfig> run_config_of(const std::filesystem::path& model_folder);
 
 /// "bytes" or "shards": how the text of a model's data became ids, from its run.json; a model that
 /// has none is taken for a byte model if its vocabulary is the byte tokenizer's.
-std::string tokenizer_of(const std::string& folder, const ModelConfig& config);
+std::string tokenizer_of(const std::filesystem::path& model_folder, const ModelConfig& config);
+
+/// Throws naming `file` if its data is text and the model's is not, or the other way round.
+void check_tokenizer(const DataSplit& data, const std::filesystem::path& file,
+                     const std::filesystem::path& model_folder, const ModelConfig& config);
 
 }  // namespace attnres

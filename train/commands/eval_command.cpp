@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/evaluate.h"
 #include "train/files.h"
@@ -30,13 +31,12 @@ int eval_command(int argc, char** argv) {
   if (!a->count("data")) throw UsageError("--data is needed");
   const Index batch = (*a)["batch"].as<Index>(), limit = (*a)["tokens"].as<Index>();
   if (batch < 1) throw UsageError("--batch must be at least 1");
-  const auto model = load_model(folder, batch, (*a)["seq"].as<Index>());
+  if (limit < 0) throw UsageError("--tokens must be 0 or positive");
+  const auto path = resolve_model_folder(folder);
+  const auto model = load_model(path, batch, (*a)["seq"].as<Index>());
   const auto files = files_or_corpus(*a, "data");
   const DataSplit data = load_evaluation_data(files, std::int32_t(model->config().vocab_size));
-  if (data.bytes && tokenizer_of(folder, model->config()) != "bytes")
-    throw std::runtime_error(
-        files[0].string() +
-        ": is text, but the model was not trained on bytes; give it token shards");
+  check_tokenizer(data, files[0], path, model->config());
   const Windows windows(data.validation, std::size_t(model->state().shape.positions));
   const std::size_t count = limit > 0 ? windows_for(windows, limit) : windows.count();
   const Evaluation e = evaluate(*model, windows, count, batch, data.bytes);

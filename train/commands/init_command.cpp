@@ -20,12 +20,7 @@ int init_command(int argc, char** argv) {
                        "  attnres init --config model.json --out model --seed 7 --random-queries");
   if (!a) return 0;
   const std::filesystem::path config_path = required(*a, "config"), out = required(*a, "out");
-  ModelConfig config;
-  try {
-    config = config_from_json(read_json(config_path));
-  } catch (const std::invalid_argument& error) {
-    throw std::runtime_error(config_path.string() + ": " + error.what());
-  }
+  const ModelConfig config = load_config_file(config_path);
   if (std::filesystem::exists(out / "model.safetensors"))
     throw std::runtime_error(out.string() + ": already holds a model; choose another --out");
   const std::uint64_t seed = (*a)["seed"].as<std::uint64_t>();

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/depth_report.h"
 #include "train/files.h"
@@ -15,9 +16,9 @@ int inspect_command(int argc, char** argv) {
   cxxopts::Options options(
       "attnres inspect", "Routing heat map and statistics by site and depth, measured on data.\n");
   option<std::string>(options, "", "checkpoint", "DIR", "Run, checkpoint or Hugging Face folder");
-  option<std::vector<std::string>>(
-      options, "", "data", "FILES",
-      "Text files (bytes) or token shards, comma-separated (default: the bundled corpus)");
+  option<std::vector<std::string>>(options, "", "data", "FILES",
+                                   "Text files (bytes) or token shards, comma-separated (default: "
+                                   "the run's own, else the bundled corpus)");
   option<Index>(options, "", "batches", "N", "Batches to measure on, from the validation part",
                 "8");
   option<Index>(options, "", "batch", "B", "Sequences per batch", "8");
@@ -34,12 +35,16 @@ int inspect_command(int argc, char** argv) {
   const std::string folder = required(*a, "checkpoint");
   const Index batch = (*a)["batch"].as<Index>(), batches = (*a)["batches"].as<Index>();
   if (batch < 1 || batches < 1) throw UsageError("--batch and --batches must be at least 1");
-  const auto model = load_model(folder, batch, (*a)["seq"].as<Index>());
-  const auto files = files_or_corpus(*a, "data");
-  const DataSplit data = load_data(files, {}, std::int32_t(model->config().vocab_size));
-  if (data.vocabulary > model->config().vocab_size)
-    throw std::runtime_error(files[0].string() + ": uses ids that the model's vocabulary of " +
-                             std::to_string(model->config().vocab_size) + " does not have");
+  const auto path = resolve_model_folder(folder);
+  const auto model = load_model(path, batch, (*a)["seq"].as<Index>());
+  auto files = files_or_corpus(*a, "data");
+  std::vector<std::filesystem::path> validation;
+  if (const auto run = run_config_of(path); run && !a->count("data")) {
+    files.assign(run->data.begin(), run->data.end());
+    validation.assign(run->validation_data.begin(), run->validation_data.end());
+  }
+  const DataSplit data = load_data(files, validation, std::int32_t(model->config().vocab_size));
+  check_tokenizer(data, files[0], path, model->config());
   const Windows windows(data.validation, std::size_t(model->state().shape.positions));
   const DepthReport report = inspect_depth(*model, windows, std::size_t(batches));
   std::printf("%s\n%s", depth_table(report).c_str(),

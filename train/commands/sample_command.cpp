@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "data/byte_tokenizer.h"
+#include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/sampler.h"
 
@@ -29,8 +30,12 @@ int sample_command(int argc, char** argv) {
   SamplingOptions sampling{(*a)["tokens"].as<Index>(),       (*a)["temperature"].as<double>(),
                            (*a)["top-k"].as<Index>(),        (*a)["top-p"].as<double>(),
                            (*a)["seed"].as<std::uint64_t>(), ByteTokenizer::kVocabulary};
-  const auto model = load_model(folder, 1, 1);
-  if (tokenizer_of(folder, model->config()) != "bytes")
+  if (sampling.tokens < 0 || sampling.top_k < 0 || sampling.temperature < 0 ||
+      !(sampling.top_p > 0))
+    throw UsageError("--tokens, --top-k and --temperature must not be negative, --top-p positive");
+  const auto path = resolve_model_folder(folder);
+  const auto model = load_model(path, 1, 1);
+  if (tokenizer_of(path, model->config()) != "bytes")
     throw std::runtime_error(folder +
                              ": was not trained on bytes; sample writes text for byte models");
   std::printf("%s", prompt.c_str());

@@ -38,10 +38,10 @@ void add_model_options(cxxopts::Options& o) {
                       "residual, attnres, block-attnres, mhar, block-mhar, window-attnres, "
                       "delta-mhar (default: mhar; with --config or --init what they say)");
   option<Index>(o, "Model", "depth-heads", "H",
-                "Depth heads; 0: one for attnres, the number of KV heads for mhar", "0");
-  option<Index>(o, "Model", "depth-blocks", "N", "Blocks of the block forms", "8");
-  option<Index>(o, "Model", "depth-window", "W", "Sources of window-attnres besides the embedding",
-                "8");
+                "Depth heads of the mhar forms (default: the number of KV heads)");
+  option<Index>(o, "Model", "depth-blocks", "N", "Blocks of the block forms (default: 8)");
+  option<Index>(o, "Model", "depth-window", "W",
+                "Sources of window-attnres besides the embedding (default: 8)");
 }
 
 void add_data_options(cxxopts::Options& o) {
@@ -99,6 +99,10 @@ template <class T>
 void override_with(const cxxopts::ParseResult& arguments, const char* name, T& value) {
   if (arguments.count(name)) value = arguments[name].as<T>();
 }
+void override_with(const cxxopts::ParseResult& arguments, const char* name,
+                   std::optional<Index>& value) {
+  if (arguments.count(name)) value = arguments[name].as<Index>();
+}
 
 RunConfig run_config(const cxxopts::ParseResult& a, RunConfig run) {
   for (const auto& path : files_or_corpus(a, "data")) run.data.push_back(path);
@@ -131,12 +135,15 @@ ModelConfig model_config(const cxxopts::ParseResult& a, const Preset& chosen, co
                          Index vocabulary) {
   ModelConfig config = chosen.model;
   const bool given = a.count("config") || a.count("init");
-  if (a.count("config")) config = config_from_json(read_json(a["config"].as<std::string>()));
+  if (a.count("config") + a.count("init") + a.count("preset") > 1)
+    throw std::invalid_argument("--preset, --config and --init each give a shape; choose one");
+  if (a.count("config")) config = load_config_file(a["config"].as<std::string>());
   if (a.count("init")) config = load_config(resolve_model_folder(a["init"].as<std::string>()));
   if (!given) {
     config.vocab_size = padded_vocabulary(vocabulary);
-    config.max_position_embeddings = run.positions;
+    config.max_position_embeddings = 0;
   }
+  config.max_position_embeddings = std::max(config.max_position_embeddings, run.positions);
   if (config.vocab_size < vocabulary)
     throw std::invalid_argument("the data uses ids up to " + std::to_string(vocabulary - 1) +
                                 " but the model's vocab_size is " +
@@ -144,10 +151,12 @@ ModelConfig model_config(const cxxopts::ParseResult& a, const Preset& chosen, co
   if (!given || a.count("mixing")) {
     MixingOptions mixing;
     override_with(a, "mixing", mixing.name);
-    mixing.depth_heads = a["depth-heads"].as<Index>();
-    mixing.depth_blocks = a["depth-blocks"].as<Index>();
-    mixing.window = a["depth-window"].as<Index>();
+    override_with(a, "depth-heads", mixing.depth_heads);
+    override_with(a, "depth-blocks", mixing.depth_blocks);
+    override_with(a, "depth-window", mixing.window);
     apply_mixing(mixing, config);
+  } else if (a.count("depth-heads") + a.count("depth-blocks") + a.count("depth-window") > 0) {
+    throw std::invalid_argument("--depth-heads, --depth-blocks and --depth-window need --mixing");
   }
   config.validate();
   return config;
@@ -245,9 +254,8 @@ void print_results(ReferenceModel& model, const Trainer& trainer, const fs::path
 
 int train_and_report(ReferenceModel& model, DataSplit data, RunState state, const fs::path& out) {
   Console console;
-  fs::create_directories(out);
-  write_file_atomically(out / "config.json", config_to_json(model.config()).dump(2) + "\n");
   Trainer trainer(model, std::move(data), std::move(state), out, console);
+  write_file_atomically(out / "config.json", config_to_json(model.config()).dump(2) + "\n");
   if (!trainer.run()) {
     std::printf(
         "stopped after step %ld, which is saved; continue with: attnres train --out %s --resume\n",
@@ -273,9 +281,11 @@ int resume(const cxxopts::ParseResult& a) {
   if (!checkpoint)
     throw std::runtime_error(out.string() + ": holds no complete checkpoint to resume from");
   const ModelConfig config = load_config(*checkpoint);
-  const RunConfig run = run_config_from_json(read_json(*checkpoint / "run.json").at("config"));
+  RunState state = load_run_state(*checkpoint);
+  const RunConfig run = state.config;
   ReferenceModel model(config, run.micro_sequences, run.positions);
-  RunState state = load_run(*checkpoint, model);
+  load_parameters(*checkpoint, model.parameters());
+  load_moments(*checkpoint, model);
   DataSplit data =
       load_data(paths(run.data), paths(run.validation_data), std::int32_t(config.vocab_size));
   print_plan(model, run, data);
@@ -284,22 +294,35 @@ int resume(const cxxopts::ParseResult& a) {
   return train_and_report(model, std::move(data), std::move(state), out);
 }
 
+// A folder that holds nothing of value: absent, or left by a run that died before its first
+// checkpoint.
+void check_that_out_is_free(const fs::path& out) {
+  if (fs::exists(out) && !fs::is_directory(out))
+    throw std::runtime_error(out.string() + ": is a file; --out names a folder");
+  if (newest_valid_checkpoint(out, [](const std::string&) {}))
+    throw std::runtime_error(out.string() +
+                             ": already holds a run; --resume continues it, another --out starts a "
+                             "new one");
+  if (fs::exists(out / "model.safetensors"))
+    throw std::runtime_error(out.string() + ": holds a model; another --out keeps it");
+}
+
 int start(const cxxopts::ParseResult& a) {
   const Preset chosen = preset(a["preset"].as<std::string>());
   RunConfig run = run_config(a, chosen.run);
-  DataSplit data =
-      load_data(paths(run.data), paths(run.validation_data), std::int32_t(a["vocab"].as<Index>()));
+  const Index vocabulary = a["vocab"].as<Index>();
+  if (vocabulary < 1 || vocabulary > 65536)
+    throw UsageError("--vocab must lie between 1 and 65536: shards hold 16-bit ids");
+  const fs::path out = a.count("dry-run") ? fs::path() : fs::path(required(a, "out"));
+  if (!out.empty()) check_that_out_is_free(out);
+  DataSplit data = load_data(paths(run.data), paths(run.validation_data), std::int32_t(vocabulary));
   run.tokenizer = data.bytes ? "bytes" : "shards";
   const ModelConfig config = model_config(a, chosen, run, data.vocabulary);
-  const fs::path out = a.count("dry-run") ? fs::path() : fs::path(required(a, "out"));
-  if (!out.empty() && fs::exists(out / "checkpoints"))
-    throw std::runtime_error(out.string() +
-                             ": already holds a run; --resume continues it, another "
-                             "--out starts a new one");
   ReferenceModel model(config, run.micro_sequences, run.positions);
   initialise(model.parameters(), run.seed);
   if (a.count("init"))
-    load_parameters(resolve_model_folder(a["init"].as<std::string>()), model.parameters());
+    load_parameters(resolve_model_folder(a["init"].as<std::string>()), model.parameters(),
+                    a.count("mixing") > 0);
   print_plan(model, run, data);
   if (a.count("dry-run")) return 0;
   RunState state;
@@ -319,7 +342,11 @@ int train_command(int argc, char** argv) {
   const auto arguments =
       parse(options, argc, argv, kExamples, {"Model", "Data", "Optimization", "Run", ""});
   if (!arguments) return 0;
-  return arguments->count("resume") ? resume(*arguments) : start(*arguments);
+  try {
+    return arguments->count("resume") ? resume(*arguments) : start(*arguments);
+  } catch (const std::invalid_argument& error) {  // options that do not fit together
+    throw UsageError(error.what());
+  }
 }
 
 }  // namespace attnres

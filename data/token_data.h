@@ -23,7 +23,7 @@ class TokenData {
   /// FNV-1a over the ids as little-endian uint16: the data set's name in logs and checkpoints.
   std::uint64_t hash() const;
 
-  void append(std::shared_ptr<const TokenShard> shard);
+  void append(const std::shared_ptr<const TokenShard>& shard);
   void append(std::vector<std::uint16_t> tokens);
 
  private:

@@ -84,50 +84,100 @@ std::string heat_map_text(const DepthReport& report, bool colour) {
   return text;
 }
 
-std::string heat_map_svg(const DepthReport& report, const std::string& title) {
-  if (report.heads == 0) return {};
+namespace {
+
+constexpr int kCell = 26, kLeft = 62, kTop = 74, kGap = 34;  // pixels of the heat map
+constexpr int kBar = 15, kBarHeight = 90, kBarTop = 40;      // pixels of the bar charts
+
+std::string text_at(int x, int y, const char* anchor, const std::string& text) {
+  return format("<text x=\"%d\" y=\"%d\" text-anchor=\"%s\" fill=\"#444\">%s</text>\n", x, y,
+                anchor, text.c_str());
+}
+
+// One cell: the weight in percent over its colour.
+std::string cell_svg(int x, int y, double weight) {
+  const auto [r, g, b] = heat_colour(weight);
+  return format("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#%02x%02x%02x\"/>", x, y,
+                kCell - 1, kCell - 1, r, g, b) +
+         format(
+             "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"10\" "
+             "fill=\"%s\">%.0f</text>\n",
+             x + kCell / 2 - 1, y + kCell / 2 + 3, light_text(weight) ? "#fff" : "#222",
+             100 * weight);
+}
+
+// One head's triangle of cells, with its left edge at x0.
+std::string panel_svg(const DepthReport& report, Index head, const std::vector<Index>& columns,
+                      int x0) {
+  std::string svg = text_at(x0, 46, "start", "depth head " + std::to_string(head + 1));
+  for (std::size_t k = 0; k < columns.size(); ++k)
+    svg += text_at(x0 + int(k) * kCell + kCell / 2, kTop - 8, "middle", short_source(columns[k]));
+  for (std::size_t l = 0; l < report.sites.size(); ++l)
+    for (std::size_t k = 0; k < columns.size(); ++k) {
+      const double w = weight_at(report.sites[l], columns[k], head);
+      if (w >= 0) svg += cell_svg(x0 + int(k) * kCell, kTop + int(l) * kCell, w);
+    }
+  return svg;
+}
+
+// Bars from the first value to the last, the largest as high as the chart.
+std::string bars_svg(const std::vector<double>& values, int x0, int y0, const std::string& title) {
+  const double largest = std::max(1e-30, *std::max_element(values.begin(), values.end()));
+  std::string svg = text_at(x0, y0 + 14, "start", title + format(" (largest %.3g)", largest));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int height = int(std::lround(kBarHeight * values[i] / largest));
+    svg += format("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#aa1e46\"/>\n",
+                  x0 + int(i) * kBar, y0 + kBarTop + kBarHeight - height, kBar - 2, height);
+  }
+  return svg;
+}
+
+// Entropy of every site as a share of the largest possible, log S; mean over heads.
+std::vector<double> entropy_shares(const DepthReport& report) {
+  std::vector<double> shares;
+  for (const auto& site : report.sites) {
+    double sum = 0;
+    for (const double entropy : site.entropy) sum += entropy;
+    const double largest = std::log(double(site.sources.size())) * double(report.heads);
+    shares.push_back(largest > 0 ? sum / largest : 0);
+  }
+  return shares;
+}
+
+}  // namespace
+
+std::string depth_svg(const DepthReport& report, const std::string& title) {
   const auto columns = columns_of(report);
-  const int cell = 26, left = 62, top = 74, gap = 34;
-  const int panel = int(columns.size()) * cell;
-  const int width = left + int(report.heads) * (panel + gap);
-  const int height = top + int(report.sites.size()) * cell + 30;
+  const int panel = int(columns.size()) * kCell + kGap;
+  const int bars_top = report.sites.empty() ? 30 : kTop + int(report.sites.size()) * kCell + 30;
+  const int bars_width = int(report.output_rms.size() + 1) * kBar + kGap + 60;
+  const int charts = report.sites.empty() ? 2 : 3;
+  const int width = kLeft + std::max(int(report.heads) * panel, charts * bars_width);
+  const int height = bars_top + kBarTop + kBarHeight + 20;
   std::string svg = format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
       "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"11\">\n"
       "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
       width, height, width, height);
-  svg += format("<text x=\"%d\" y=\"24\" font-size=\"15\">%s</text>\n", left, title.c_str());
-  for (Index h = 0; h < report.heads; ++h) {
-    const int x0 = left + int(h) * (panel + gap);
-    svg += format("<text x=\"%d\" y=\"46\">depth head %d</text>\n", x0, int(h) + 1);
-    for (std::size_t k = 0; k < columns.size(); ++k)
-      svg += format("<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" fill=\"#555\">%s</text>\n",
-                    x0 + int(k) * cell + cell / 2, top - 8, short_source(columns[k]).c_str());
-    for (std::size_t l = 0; l < report.sites.size(); ++l) {
-      const int y = top + int(l) * cell;
-      if (h == 0)
-        svg += format("<text x=\"%d\" y=\"%d\" text-anchor=\"end\" fill=\"#555\">%s</text>\n",
-                      left - 8, y + cell / 2 + 4,
-                      short_site(Index(l) + 1, Index(report.output_rms.size())).c_str());
-      for (std::size_t k = 0; k < columns.size(); ++k) {
-        const double w = weight_at(report.sites[l], columns[k], h);
-        if (w < 0) continue;
-        const auto [r, g, b] = heat_colour(w);
-        const int x = x0 + int(k) * cell;
-        svg += format("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#%02x%02x%02x\"/>",
-                      x, y, cell - 1, cell - 1, r, g, b);
-        svg += format(
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"10\" "
-            "fill=\"%s\">%.0f</text>\n",
-            x + cell / 2 - 1, y + cell / 2 + 3, light_text(w) ? "#fff" : "#222", 100 * w);
-      }
-    }
-  }
-  svg += format(
-      "<text x=\"%d\" y=\"%d\" fill=\"#555\">mean routing weight in percent; rows are sites, "
-      "columns sources (emb, aN attention, mN MLP of layer N)</text>\n</svg>\n",
-      left, height - 10);
-  return svg;
+  svg += format("<text x=\"%d\" y=\"24\" font-size=\"15\">%s</text>\n", kLeft, title.c_str());
+  for (std::size_t l = 0; l < report.sites.size(); ++l)
+    svg += text_at(kLeft - 8, kTop + int(l) * kCell + kCell / 2 + 4, "end",
+                   short_site(Index(l) + 1, Index(report.output_rms.size())));
+  for (Index h = 0; h < report.heads; ++h)
+    svg += panel_svg(report, h, columns, kLeft + int(h) * panel);
+  if (!report.sites.empty())
+    svg += text_at(kLeft, bars_top - 12, "start",
+                   "mean routing weight in percent; rows are sites, columns sources (emb, aN "
+                   "attention, mN MLP of layer N)");
+  int x = kLeft;
+  const auto chart = [&](const std::vector<double>& values, const std::string& name) {
+    svg += bars_svg(values, x, bars_top, name);
+    x += bars_width;
+  };
+  if (!report.sites.empty()) chart(entropy_shares(report), "entropy of site / log S");
+  chart(report.output_rms, "output RMS by depth");
+  chart(report.gradient_norm, "gradient norm by depth");
+  return svg + "</svg>\n";
 }
 
 }  // namespace attnres

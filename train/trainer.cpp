@@ -169,17 +169,23 @@ void Trainer::evaluate_now() {
                              : format("  perplexity %.2f", e.perplexity())));
 }
 
-void Trainer::sample_now() {
-  if (!data_.bytes) return;
+std::string Trainer::sample_text(std::uint64_t seed) {
   SamplingOptions options;
   options.tokens = state_.config.sample_tokens;
-  options.seed = state_.config.seed + std::uint64_t(state_.step);
+  options.seed = seed;
   options.vocabulary = data_.vocabulary;
-  std::string text = state_.config.prompt;
-  sample(model_, ByteTokenizer::encode(text), options, [&](std::int32_t token) {
-    text += ByteTokenizer::decode({&token, 1});
+  std::vector<std::int32_t> tokens = ByteTokenizer::encode(state_.config.prompt);
+  const std::size_t prompt = tokens.size();
+  sample(model_, tokens, options, [&](std::int32_t token) {
+    tokens.push_back(token);
     return true;
   });
+  return state_.config.prompt + ByteTokenizer::decode(std::span(tokens).subspan(prompt));
+}
+
+void Trainer::sample_now() {
+  if (!data_.bytes) return;
+  const std::string text = sample_text(state_.config.seed + std::uint64_t(state_.step));
   log({{"type", "sample"}, {"step", state_.step}, {"text", text}});
   console_.line("--- sample at step " + std::to_string(state_.step) + " ---\n" + text + "\n---");
 }

@@ -24,6 +24,9 @@ class Trainer {
   /// good checkpoint.
   bool run();
 
+  /// The prompt and what the model makes of it; byte models only.
+  std::string sample_text(std::uint64_t seed);
+
   const RunState& state() const { return state_; }
   const Windows& validation() const { return validation_; }
   const Evaluation& last_evaluation() const { return last_evaluation_; }

@@ -24,7 +24,8 @@ int inspect_command(int argc, char** argv) {
   option<Index>(options, "", "batch", "B", "Sequences per batch", "8");
   option<Index>(options, "", "seq", "T", "Sequence length, tokens; 0: the model's, at most 1024",
                 "0");
-  option<std::string>(options, "", "svg", "FILE", "Write the heat map to FILE");
+  option<std::string>(options, "", "svg", "FILE",
+                      "Draw the heat map and the statistics by depth into FILE");
   option<std::string>(options, "", "json", "FILE", "Write everything to FILE");
   threads_option(options);
   const auto a =
@@ -49,11 +50,9 @@ int inspect_command(int argc, char** argv) {
   const DepthReport report = inspect_depth(*model, windows, std::size_t(batches));
   std::printf("%s\n%s", depth_table(report).c_str(),
               heat_map_text(report, ::isatty(STDOUT_FILENO) == 1).c_str());
-  if (a->count("svg")) {
-    const std::string svg = heat_map_svg(report, "Routing weights of " + folder);
-    if (svg.empty()) throw std::runtime_error(folder + ": a residual model has no routing to draw");
-    write_file_atomically((*a)["svg"].as<std::string>(), svg);
-  }
+  if (a->count("svg"))
+    write_file_atomically((*a)["svg"].as<std::string>(),
+                          depth_svg(report, "Depth report of " + folder));
   if (a->count("json"))
     write_file_atomically((*a)["json"].as<std::string>(), depth_json(report).dump(2) + "\n");
   return 0;

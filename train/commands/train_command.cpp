@@ -1,9 +1,7 @@
 // attnres train: from a preset or a config to a run folder.
-#include <cmath>
 #include <cstdio>
 #include <map>
 
-#include "data/byte_tokenizer.h"
 #include "reference/parallel.h"
 #include "train/commands/command.h"
 #include "train/depth_report.h"
@@ -11,7 +9,6 @@
 #include "train/heat_map.h"
 #include "train/loss_curve.h"
 #include "train/presets.h"
-#include "train/sampler.h"
 #include "train/text.h"
 #include "train/trainer.h"
 
@@ -216,7 +213,7 @@ void print_plan(ReferenceModel& model, const RunConfig& run, const DataSplit& da
 }
 
 // What the run leaves to look at: a sample, the heat map, both plots.
-void print_results(ReferenceModel& model, const Trainer& trainer, const fs::path& out,
+void print_results(ReferenceModel& model, Trainer& trainer, const fs::path& out,
                    const Console& console) {
   const Evaluation& e = trainer.last_evaluation();
   const RunConfig& run = trainer.state().config;
@@ -228,28 +225,19 @@ void print_results(ReferenceModel& model, const Trainer& trainer, const fs::path
                 bigram);
   }
   std::printf("\n\n");
-  if (trainer.data().bytes) {
-    std::printf("--- sample ---\n%s", run.prompt.c_str());
-    SamplingOptions options;
-    options.tokens = run.sample_tokens;
-    options.seed = run.seed;
-    options.vocabulary = ByteTokenizer::kVocabulary;
-    sample(model, ByteTokenizer::encode(run.prompt), options, [](std::int32_t token) {
-      std::printf("%s", ByteTokenizer::decode({&token, 1}).c_str());
-      return true;
-    });
-    std::printf("\n--------------\n\n");
-  }
+  if (trainer.data().bytes)
+    std::printf("--- sample ---\n%s\n--------------\n\n", trainer.sample_text(run.seed).c_str());
   const DepthReport report = inspect_depth(model, trainer.validation(), 8);
   std::printf("%s", heat_map_text(report, console.is_terminal()).c_str());
   const std::string title =
       "Routing weights after " + std::to_string(trainer.state().step) + " steps";
-  if (const std::string svg = heat_map_svg(report, title); !svg.empty())
-    write_file_atomically(out / "routing.svg", svg);
+  write_file_atomically(out / "routing.svg", depth_svg(report, title));
   write_file_atomically(out / "loss.svg",
                         loss_curve_svg(out / "log.jsonl", "Loss: " + mixing_text(model.config())));
-  std::printf("written to %s: checkpoints/ (weights, config, optimizer), log.jsonl, loss.svg%s\n",
-              out.c_str(), report.heads > 0 ? ", routing.svg" : "");
+  std::printf(
+      "written to %s: checkpoints/ (weights, config, optimizer), log.jsonl, routing.svg, "
+      "loss.svg\n",
+      out.c_str());
 }
 
 int train_and_report(ReferenceModel& model, DataSplit data, RunState state, const fs::path& out) {

@@ -2,7 +2,7 @@
 """The quickstart training step in eager PyTorch beside the same step of this project, in one go.
 
 Both take float32 steps of 4 x 256 tokens on the same cores: loss, gradients, clipping, AdamW.  The
-two programs alternate, and the best of all rounds counts, because machines are noisy.
+two programs alternate, and the median over all rounds counts, because machines are noisy.
 
   python3 tests/benchmark/pytorch_step.py --benchmark build/benchmark_reference
 
@@ -11,6 +11,7 @@ Needs PyTorch:  pip install torch
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -93,28 +94,29 @@ class Model(torch.nn.Module):
 def pytorch_tokens_per_second(model, optimizer, seconds):
     tokens = torch.randint(0, 257, (SEQUENCES, T))
     targets = torch.randint(0, 257, (SEQUENCES, T))
-    best, end = float("inf"), time.perf_counter() + seconds
+    rates, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         model(tokens, targets).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        best = min(best, time.perf_counter() - start)
-    return SEQUENCES * T / best
+        rates.append(SEQUENCES * T / (time.perf_counter() - start))
+    return rates
 
 
 def attnres_tokens_per_second(benchmark, threads):
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     output = subprocess.run(
         [benchmark, "--benchmark_filter=^step/(residual|mhar)/", "--benchmark_format=json",
-         "--benchmark_repetitions=5"], check=True, capture_output=True, env=environment).stdout
-    best = {}
+         "--benchmark_repetitions=8", "--benchmark_min_time=0.3",
+         "--benchmark_enable_random_interleaving=true"], check=True, capture_output=True, env=environment).stdout
+    rates = {}
     for row in json.loads(output)["benchmarks"]:
         if row["run_type"] == "iteration":
             name = row["name"].split("/")[1]
-            best[name] = max(best.get(name, 0), row["items_per_second"])
-    return best
+            rates.setdefault(name, []).append(row["items_per_second"])
+    return rates
 
 
 def main():
@@ -126,12 +128,14 @@ def main():
     torch.set_num_threads(arguments.threads)
     models = {"residual": Model(0), "mhar": Model(2)}
     optimizers = {name: torch.optim.AdamW(m.parameters(), lr=1e-4, weight_decay=0.1) for name, m in models.items()}
-    ours, theirs = {}, {}
+    ours, theirs = ({name: [] for name in models} for _ in range(2))
     for _ in range(arguments.rounds):
-        for name, value in attnres_tokens_per_second(arguments.benchmark, arguments.threads).items():
-            ours[name] = max(ours.get(name, 0), value)
+        for name, rates in attnres_tokens_per_second(arguments.benchmark, arguments.threads).items():
+            ours[name] += rates
         for name, model in models.items():
-            theirs[name] = max(theirs.get(name, 0), pytorch_tokens_per_second(model, optimizers[name], 4))
+            theirs[name] += pytorch_tokens_per_second(model, optimizers[name], 4)
+    ours = {name: statistics.median(rates) for name, rates in ours.items()}
+    theirs = {name: statistics.median(rates) for name, rates in theirs.items()}
     print(f"tokens/s, {arguments.threads} threads, PyTorch {torch.__version__}")
     print(f"{'model':10}{'attnres.cpp':>14}{'eager PyTorch':>16}{'ratio':>8}")
     for name in models:

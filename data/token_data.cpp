@@ -15,7 +15,9 @@ void TokenData::append(std::shared_ptr<const void> owner, std::span<const std::u
   size_ += tokens.size();
 }
 
-void TokenData::append(const std::shared_ptr<const TokenShard>& shard) { append(shard, shard->tokens()); }
+void TokenData::append(const std::shared_ptr<const TokenShard>& shard) {
+  append(shard, shard->tokens());
+}
 
 void TokenData::append(std::vector<std::uint16_t> tokens) {
   auto owner = std::make_shared<std::vector<std::uint16_t>>(std::move(tokens));

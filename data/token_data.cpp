@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "data/byte_tokenizer.h"
+#include "reference/fnv1a.h"
 
 namespace attnres {
 
@@ -58,13 +59,13 @@ TokenData TokenData::part(std::size_t first, std::size_t count) const {
 }
 
 std::uint64_t TokenData::hash() const {
-  std::uint64_t hash = 14695981039346656037ull;
+  Fnv1a hash;
   for (const auto& piece : pieces_)
     for (const std::uint16_t token : piece.tokens) {
-      hash = (hash ^ (token & 255)) * 1099511628211ull;
-      hash = (hash ^ (token >> 8)) * 1099511628211ull;
+      hash.add(token & 255u);
+      hash.add(token >> 8u);
     }
-  return hash;
+  return hash.value();
 }
 
 namespace {

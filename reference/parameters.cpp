@@ -3,6 +3,7 @@
 #include <numeric>
 #include <random>
 
+#include "reference/fnv1a.h"
 #include "reference/instantiate.h"
 
 namespace attnres {
@@ -137,11 +138,11 @@ Parameters<Scalar>::Parameters(const ModelConfig& config)
 
 namespace {
 
-// FNV-1a, so that a tensor's stream depends on its name and not on its place in the layout.
+// So that a tensor's stream depends on its name and not on its place in the layout.
 std::uint64_t hash_name(const std::string& name) {
-  std::uint64_t hash = 14695981039346656037ull;
-  for (const unsigned char byte : name) hash = (hash ^ byte) * 1099511628211ull;
-  return hash;
+  Fnv1a hash;
+  hash.add(std::as_bytes(std::span(name)));
+  return hash.value();
 }
 
 // std::mt19937_64 is exact everywhere; std::normal_distribution is not, hence Box & Muller 1958.

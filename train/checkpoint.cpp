@@ -15,6 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// What a model needs to run, and what training needs to go on.
+constexpr const char* kModelFiles[] = {"config.json", "model.safetensors"};
 constexpr const char* kFiles[] = {"config.json", "model.safetensors", "optimizer.safetensors",
                                   "run.json"};
 
@@ -50,11 +52,11 @@ json marker(const fs::path& folder) {
   return {{"files", files}};
 }
 
-// What is wrong with a checkpoint, or nothing.
-std::string damage(const fs::path& checkpoint) {
+// What is wrong with these files of a checkpoint, or nothing.
+std::string damage(const fs::path& checkpoint, std::span<const char* const> files) {
   try {
     const json expected = read_json(checkpoint / "complete.json").at("files");
-    for (const char* name : kFiles) {
+    for (const char* name : files) {
       const fs::path path = checkpoint / name;
       if (!fs::exists(path)) return std::string(name) + " is missing";
       if (fs::file_size(path) != expected.at(name).at("bytes").get<std::uintmax_t>())
@@ -81,6 +83,19 @@ std::vector<fs::path> checkpoints_of(const fs::path& run_folder) {
   }
   std::sort(found.rbegin(), found.rend());
   return found;
+}
+
+using Report = std::function<void(const std::string&)>;
+
+// The newest checkpoint of which these files are whole; what is passed over is reported.
+std::optional<fs::path> newest_whole(const fs::path& run_folder, std::span<const char* const> files,
+                                     const Report& report) {
+  for (const auto& checkpoint : checkpoints_of(run_folder)) {
+    const std::string what = damage(checkpoint, files);
+    if (what.empty()) return checkpoint;
+    report("skipping the damaged checkpoint " + checkpoint.string() + ": " + what);
+  }
+  return std::nullopt;
 }
 
 bool holds_model(const fs::path& folder) {
@@ -152,19 +167,15 @@ void save_checkpoint(const fs::path& run_folder, Model& model, const RunState& s
 
 std::optional<fs::path> newest_valid_checkpoint(
     const fs::path& run_folder, const std::function<void(const std::string&)>& report) {
-  for (const auto& checkpoint : checkpoints_of(run_folder)) {
-    const std::string what = damage(checkpoint);
-    if (what.empty()) return checkpoint;
-    report("skipping the damaged checkpoint " + checkpoint.string() + ": " + what);
-  }
-  return std::nullopt;
+  return newest_whole(run_folder, kFiles, report);
 }
 
 fs::path resolve_model_folder(const fs::path& folder) {
   if (!fs::is_directory(folder)) throw std::runtime_error(folder.string() + ": no such folder");
   if (fs::is_directory(folder / "checkpoints")) {
-    const auto newest = newest_valid_checkpoint(
-        folder, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+    const auto newest = newest_whole(folder, kModelFiles, [](const std::string& line) {
+      std::fprintf(stderr, "%s\n", line.c_str());
+    });
     if (newest) return *newest;
     throw std::runtime_error(folder.string() + ": has no complete checkpoint yet");
   }
@@ -172,7 +183,7 @@ fs::path resolve_model_folder(const fs::path& folder) {
     throw std::runtime_error(folder.string() +
                              ": holds no model (config.json and model.safetensors) and no run");
   if (fs::exists(folder / "complete.json"))
-    if (const std::string what = damage(folder); !what.empty())
+    if (const std::string what = damage(folder, kModelFiles); !what.empty())
       throw std::runtime_error(folder.string() + ": is damaged: " + what);
   return folder;
 }

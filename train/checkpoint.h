@@ -37,7 +37,8 @@ std::optional<std::filesystem::path> newest_valid_checkpoint(
     const std::filesystem::path& run_folder, const std::function<void(const std::string&)>& report);
 
 /// A folder that a person named: a checkpoint, a Hugging Face folder, or a run, whose newest valid
-/// checkpoint is meant.  Throws std::runtime_error if it is none of these.
+/// checkpoint is meant; of a checkpoint only the model's own files are looked at.  Throws
+/// std::runtime_error if it is none of these, or damaged.
 std::filesystem::path resolve_model_folder(const std::filesystem::path& folder);
 
 /// Throws std::runtime_error "PATH: what does not fit".

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "data/byte_tokenizer.h"
+#include "reference/fnv1a.h"
 
 namespace attnres {
 
@@ -22,13 +23,10 @@ std::size_t windows_for(const Windows& data, Index tokens) {
 Evaluation evaluate(Model& model, const Windows& data, std::size_t windows, Index sequences,
                     bool byte_tokens) {
   Evaluation result;
-  result.hash = 14695981039346656037ull;
+  Fnv1a hash;
   const std::size_t T = data.positions(), B = std::size_t(sequences);
   std::vector<std::int32_t> tokens(B * T), targets(B * T);
   std::vector<float> losses(B * T);
-  const auto add_to_hash = [&](std::int32_t value) {
-    result.hash = (result.hash ^ std::uint32_t(value)) * 1099511628211ull;
-  };
   for (std::size_t first = 0; first < windows; first += B) {
     const std::size_t count = std::min(B, windows - first);
     for (std::size_t s = 0; s < count; ++s)
@@ -38,12 +36,13 @@ Evaluation evaluate(Model& model, const Windows& data, std::size_t windows, Inde
     model.token_losses({Index(B), Index(T), tokens, targets}, losses);
     for (std::size_t n = 0; n < count * T; ++n) {
       result.loss_sum += double(losses[n]);
-      add_to_hash(tokens[n]);
-      add_to_hash(targets[n]);
+      hash.add(std::uint32_t(tokens[n]));
+      hash.add(std::uint32_t(targets[n]));
       if (byte_tokens && targets[n] >= 0 && targets[n] < ByteTokenizer::kEndOfDocument)
         ++result.bytes;
     }
   }
+  result.hash = hash.value();
   return result;
 }
 

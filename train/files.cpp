@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "data/token_shard.h"
+#include "reference/fnv1a.h"
 
 namespace attnres {
 namespace {
@@ -95,9 +96,9 @@ void sync_folder(const std::filesystem::path& folder) {
 
 std::uint64_t file_hash(const std::filesystem::path& path) {
   const MappedFile file(path);
-  std::uint64_t hash = 14695981039346656037ull;
-  for (const std::byte byte : file.bytes()) hash = (hash ^ std::uint64_t(byte)) * 1099511628211ull;
-  return hash;
+  Fnv1a hash;
+  hash.add(file.bytes());
+  return hash.value();
 }
 
 std::string to_hex(std::uint64_t value) {

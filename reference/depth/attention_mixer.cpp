@@ -32,12 +32,12 @@ void AttentionMixer<Scalar>::begin(Sites parameters) {
 template <class Scalar>
 void AttentionMixer<Scalar>::write(Index sublayer, MatrixIn<Scalar> output) {
   auto source = bank_.sources[sublayer];
-  for_each_tile(output.rows(), kTokenTile, [&](Index first, Index count) {
+  for_each_tile(output.rows(), kDepthTile, [&](Index first, Index count) {
     auto rows = source.middleRows(first, count);
     rows = output.middleRows(first, count);
     if (plan_.continues[sublayer]) rows += bank_.sources[sublayer - 1].middleRows(first, count);
+    rms_norm_statistics<Scalar>(rows, eps_, bank_.rstd[sublayer].segment(first, count));
   });
-  rms_norm_statistics<Scalar>(source, eps_, bank_.rstd[sublayer]);
 }
 
 template <class Scalar>

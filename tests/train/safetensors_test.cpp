@@ -34,11 +34,11 @@ std::string refusal(const std::filesystem::path& path) {
 
 TEST_CASE("half and bfloat16 convert exactly: ones, fractions, subnormals, infinities") {
   TemporaryFolder folder;
-  write_by_hand(
-      folder / "h.safetensors",
-      R"({"h":{"dtype":"F16","shape":[6],"data_offsets":[0,12]},"b":{"dtype":"BF16","shape":[3],"data_offsets":[12,18]}})",
-      bytes_of<std::uint16_t>({0x3c00, 0xc100, 0x0001, 0x03ff, 0x7c00, 0x7bff}) +
-          bytes_of<std::uint16_t>({0x3f80, 0xc040, 0x0001}));
+  write_by_hand(folder / "h.safetensors",
+                R"({"h":{"dtype":"F16","shape":[6],"data_offsets":[0,12]},)"
+                R"("b":{"dtype":"BF16","shape":[3],"data_offsets":[12,18]}})",
+                bytes_of<std::uint16_t>({0x3c00, 0xc100, 0x0001, 0x03ff, 0x7c00, 0x7bff}) +
+                    bytes_of<std::uint16_t>({0x3f80, 0xc040, 0x0001}));
   const SafetensorsFile file(folder / "h.safetensors");
   std::vector<float> h(6), b(3);
   file.read<float>("h", h);
@@ -82,10 +82,10 @@ TEST_CASE("a malformed file is refused: truncated, overlapping, with holes, with
   CHECK(contains(refusal(path), "has 8 bytes, its shape needs 12"));
   write_by_hand(path, R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", "12345678");
   CHECK(contains(refusal(path), "unknown dtype Q4"));
-  write_by_hand(
-      path,
-      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}})",
-      "1234567");
+  write_by_hand(path,
+                R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                R"("b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}})",
+                "1234567");
   CHECK(contains(refusal(path), "overlap or leave a hole"));
   write_by_hand(path, R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", "1234567");
   CHECK(contains(refusal(path), "3 bytes after the last tensor"));

@@ -1,0 +1,58 @@
+// From a row layout, known at run time, to the kernel that was compiled for it.
+#pragma once
+
+#include <stdexcept>
+#include <type_traits>
+
+#include "cuda/depth/row_layout.h"
+
+namespace attnres {
+
+template <int Value>
+using Constant = std::integral_constant<int, Value>;
+
+/// Calls body(V, K, wide) with the layout's numbers as compile-time constants.
+template <class Body>
+void with_site_layout(const RowLayout& row, const Body& body) {
+  if (!row.wide) switch (row.vectors_per_lane) {
+      case 1:
+        return body(Constant<8>(), Constant<1>(), std::false_type());
+      case 2:
+        return body(Constant<8>(), Constant<2>(), std::false_type());
+      case 3:
+        return body(Constant<8>(), Constant<3>(), std::false_type());
+      case 4:
+        return body(Constant<8>(), Constant<4>(), std::false_type());
+      case 5:
+        return body(Constant<8>(), Constant<5>(), std::false_type());
+    }
+  else if (row.vector == 8 && row.vectors_per_lane == 4)
+    return body(Constant<8>(), Constant<4>(), std::true_type());
+  else if (row.vector == 4 && row.vectors_per_lane == 2)
+    return body(Constant<4>(), Constant<2>(), std::true_type());
+  else if (row.vector == 1 && row.vectors_per_lane == 4)
+    return body(Constant<1>(), Constant<4>(), std::true_type());
+  throw std::logic_error("no kernel is compiled for this row layout");
+}
+
+/// Calls body(V, K, group) for a layout of group_layout.
+template <class Body>
+void with_group_layout(const RowLayout& row, const Body& body) {
+  const auto with_vector = [&](auto K, auto group) {
+    switch (row.vector) {
+      case 8:
+        return body(Constant<8>(), K, group);
+      case 4:
+        return body(Constant<4>(), K, group);
+      default:
+        return body(Constant<1>(), K, group);
+    }
+  };
+  if (row.vectors_per_lane == 1) return with_vector(Constant<1>(), Constant<kMaxGroup>());
+  return with_vector(Constant<2>(), Constant<4>());
+}
+
+/// Threads per block that a kernel of this shape may be launched with: what its registers allow.
+constexpr int max_threads(int vector, bool wide) { return !wide ? 256 : vector == 8 ? 512 : 1024; }
+
+}  // namespace attnres

@@ -26,10 +26,10 @@ void with_site_layout(const RowLayout& row, const Body& body) {
       case 5:
         return body(Constant<8>(), Constant<5>(), std::false_type());
     }
-  else if (row.vector == 8 && row.vectors_per_lane == 4)
-    return body(Constant<8>(), Constant<4>(), std::true_type());
-  else if (row.vector == 4 && row.vectors_per_lane == 2)
-    return body(Constant<4>(), Constant<2>(), std::true_type());
+  else if (row.vector == 8 && row.vectors_per_lane == 2)
+    return body(Constant<8>(), Constant<2>(), std::true_type());
+  else if (row.vector == 4 && row.vectors_per_lane == 1)
+    return body(Constant<4>(), Constant<1>(), std::true_type());
   else if (row.vector == 1 && row.vectors_per_lane == 4)
     return body(Constant<1>(), Constant<4>(), std::true_type());
   throw std::logic_error("no kernel is compiled for this row layout");
@@ -53,6 +53,11 @@ void with_group_layout(const RowLayout& row, const Body& body) {
 }
 
 /// Threads per block that a kernel of this shape may be launched with: what its registers allow.
-constexpr int max_threads(int vector, bool wide) { return !wide ? 256 : vector == 8 ? 512 : 1024; }
+template <int V, bool kWide>
+inline constexpr int kMaxThreads = !kWide ? 256 : V == 8 ? 512 : 1024;
+
+/// Rows that a lane has in flight before it uses the first.
+template <int K, bool kWide>
+inline constexpr int kRowsInFlight = K <= 2 && !kWide ? 4 : 2;
 
 }  // namespace attnres

@@ -9,7 +9,7 @@ namespace attnres::ATTNRES_BACKEND {
 namespace {
 
 template <class T, int V, int K, bool kWide>
-__global__ void __launch_bounds__(max_threads(V, kWide))
+__global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     keep_gradient_kernel(KeepGradient<T> keep, RowLayout row) {
   __shared__ Exchange exchange;
   Lane<V, K, kWide> lane(row, exchange);
@@ -65,9 +65,9 @@ __global__ void __launch_bounds__(max_threads(V, kWide))
 }
 
 template <class T, int V, int K, bool kWide>
-__global__ void __launch_bounds__(max_threads(V, kWide))
+__global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     fused_gather_kernel(Gather<T> gather, RowLayout row) {
-  constexpr int U = K <= 2 ? 4 : 2;  // rows of consumers in flight
+  constexpr int U = kRowsInFlight<K, kWide>;
   __shared__ Exchange exchange;
   ATTNRES_DYNAMIC_SHARED(float, shared);  // w of U consumers, for all teams of the block
   Lane<V, K, kWide> lane(row, exchange);
@@ -185,7 +185,7 @@ void keep_gradient(const RowLayout& row, const KeepGradient<T>& keep, cudaStream
 template <class T>
 void fused_gather(const RowLayout& row, const Gather<T>& gather, cudaStream_t stream) {
   with_site_layout(row, [&](auto V, auto K, auto wide) {
-    constexpr int U = K <= 2 ? 4 : 2;
+    constexpr int U = kRowsInFlight<K, wide>;
     const std::size_t queries = wide ? 0 : sizeof(float) * U * std::size_t(row.channels);
     launch("fused_gather",
            {blocks_for(row, gather.tokens), unsigned(row.threads()), queries, stream},

@@ -7,9 +7,6 @@
 namespace attnres::ATTNRES_BACKEND {
 namespace {
 
-/// Rows of sources in flight before the first is used.
-constexpr int rows_in_flight(int vectors) { return vectors <= 2 ? 4 : 2; }
-
 /// One lane's share of a mix:  m, z of its head;  u of its channels.
 template <int V, int K>
 struct Mix {
@@ -45,9 +42,9 @@ __device__ __forceinline__ void fold(Mix<V, K>& mix, const float (&s)[U],
 }
 
 template <class T, int V, int K, bool kWide>
-__global__ void __launch_bounds__(max_threads(V, kWide))
+__global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     fused_forward_kernel(SiteForward<T> site, RowLayout row) {
-  constexpr int U = rows_in_flight(K);
+  constexpr int U = kRowsInFlight<K, kWide>;
   __shared__ Exchange exchange;
   ATTNRES_DYNAMIC_SHARED(float, shared);
   Lane<V, K, kWide> lane(row, exchange);

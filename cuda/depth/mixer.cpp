@@ -383,13 +383,23 @@ void DepthMixer<T>::write_backward(int sublayer, T* doutput) {
   if (shape_.generation == Generation::naive)
     naive_write_backward(sublayer, dsource);
   else if (sublayer > last_read_)
-    check_device(cudaMemsetAsync(dsource, 0, std::size_t(rows_) * sizeof(T), stream_),
-                 "cudaMemsetAsync");
+    write_zeros(sublayer, dsource);
   else if (group_ > 1 && sublayer == group_of_source(sublayer))
     gather_group(sublayer, dsource);
   else
     gather(sublayer, dsource);
   if (delta) read_stream<T>(stream_values_.data(), dsource, nullptr, doutput, rows_, stream_);
+}
+
+// No site reads the delta form's last source; what continues it would have been read.
+template <class T>
+void DepthMixer<T>::write_zeros(int source, T* dsource) {
+  const auto zero = [&](T* rows) {
+    check_device(cudaMemsetAsync(rows, 0, std::size_t(rows_) * sizeof(T), stream_),
+                 "cudaMemsetAsync");
+  };
+  zero(dsource);
+  if (T* carry = carry_out(source)) zero(carry);
 }
 
 template <class T>

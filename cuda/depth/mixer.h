@@ -96,6 +96,7 @@ class DepthMixer {
   void gather(int source, T* dsource);
   void sum_query_gradients(int source);
   void gather_group(int last, T* dsource);
+  void write_zeros(int source, T* dsource);
   void naive_write_backward(int source, T* dsource);
   PartialMix partial_mix(int slot);
   PartialGather partial_gather(int slot);

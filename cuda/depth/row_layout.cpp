@@ -46,9 +46,9 @@ std::optional<RowLayout> site_layout(int channels, int heads) {
                        vector,   needed, int(std::bit_floor(unsigned(32 / heads))),
                        1,        8,      false};
   }
-  // Registers bound the team: 4 vectors of 8 leave room for 16 warps.
-  if (vector == 8) return smallest_team(channels, heads, 4, 16);
-  return smallest_team(channels, heads, vector == 4 ? 2 : 4, 32);
+  // Registers bound the team: 2 vectors of 8 leave room for 16 warps.
+  if (vector == 8) return smallest_team(channels, heads, 2, 16);
+  return smallest_team(channels, heads, vector == 4 ? 1 : 4, 32);
 }
 
 std::optional<RowLayout> group_layout(int channels, int heads, int group) {

@@ -51,43 +51,41 @@ std::vector<TensorError> compare(const DepthCase& c, const DepthResult& kernel,
   std::vector<TensorError> errors;
   for (const Rule& rule : kRules) {
     const auto& truth = reference.*rule.values;
-    const auto& found = kernel.*rule.values;
-    double scale = 0;
-    for (const auto& x : truth) scale = std::max(scale, largest(x));
+    double unit = 1e-30, difference = 0, truths = 0, founds = 0, product = 0;
+    double plain_error = 0, plain_difference = 0;
+    bool any = false;
+    for (const auto& x : truth) unit = std::max(unit, largest(x));
     TensorError e;
     e.subject = c.name();
     e.tensor = rule.tensor;
-    double squares = 0, truth_squares = 0, found_squares = 0, product = 0, worst_excess = -1;
-    bool any = false;
-    for (std::size_t i = 0; i < truth.size(); ++i) {
-      if (truth[i].size() == 0) continue;
-      any = true;
-      const double unit = std::max({largest(truth[i]), 0.01 * scale, 1e-30});
-      double plain_error = 0;
-      if (plain != nullptr)
-        for (Index k = 0; k < truth[i].size(); ++k)
-          plain_error = std::max(
-              plain_error, distance((plain->*rule.values)[i].data()[k], truth[i].data()[k]) / unit);
-      const double limit = plain == nullptr ? kMaxFp32 : rule.plain_factor * plain_error + kMaxBf16;
+    for (std::size_t i = 0; i < truth.size(); ++i)
       for (Index k = 0; k < truth[i].size(); ++k) {
-        const double t = truth[i].data()[k], f = found[i].data()[k], d = distance(f, t);
-        squares += d * d;
-        truth_squares += t * t;
-        found_squares += f * f;
+        any = true;
+        const double t = truth[i].data()[k], f = (kernel.*rule.values)[i].data()[k];
+        const double d = distance(f, t);
+        difference += d * d;
+        truths += t * t;
+        founds += f * f;
         product += t * f;
-        if (d / unit / limit <= worst_excess) continue;
-        worst_excess = d / unit / limit;
+        if (plain != nullptr) {
+          const double p = distance((plain->*rule.values)[i].data()[k], t);
+          plain_error = std::max(plain_error, p / unit);
+          plain_difference += p * p;
+        }
+        if (d / unit < e.max_error) continue;
         e.max_error = d / unit;
-        e.limit = limit;
         e.worst = std::string(rule.place) + " " + std::to_string(i) + " [" +
                   std::to_string(k / truth[i].cols()) + ", " + std::to_string(k % truth[i].cols()) +
                   "]";
       }
-    }
     if (!any) continue;
-    e.rms_error = std::sqrt(squares / std::max(truth_squares, 1e-60));
-    e.cosine = product / std::sqrt(std::max(truth_squares * found_squares, 1e-60));
-    e.passed = worst_excess <= 1 && e.rms_error <= (plain == nullptr ? kRmsFp32 : kRmsBf16);
+    const auto rms = [&](double squares) { return std::sqrt(squares / std::max(truths, 1e-60)); };
+    e.rms_error = rms(difference);
+    e.cosine = product / std::sqrt(std::max(truths * founds, 1e-60));
+    e.limit = plain == nullptr ? kMaxFp32 : rule.plain_factor * plain_error + kMaxBf16;
+    e.rms_limit =
+        plain == nullptr ? kRmsFp32 : std::max(kRmsBf16, rule.plain_factor * rms(plain_difference));
+    e.passed = e.max_error <= e.limit && e.rms_error <= e.rms_limit;
     errors.push_back(e);
   }
   return errors;

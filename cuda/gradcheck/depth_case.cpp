@@ -50,8 +50,9 @@ DepthInputs::DepthInputs(const DepthCase& c) {
     return Vector<double>(
         Vector<double>::NullaryExpr(D, [&] { return double(float(gain(engine))); }));
   };
-  // Queries of variance 4 / sqrt(D), as in testing: zero queries would hide a wrong backward pass.
-  const double query_deviation = 2.0 / std::sqrt(std::sqrt(double(D)));
+  // Deviation 4 / sqrt(D): logits of deviation 4 / sqrt(H) whatever D is.  Zero queries would hide
+  // a wrong backward pass, and much larger ones would saturate the softmax.
+  const double query_deviation = 4.0 / std::sqrt(double(D));
   outputs.push_back(rows(1.0));
   dinputs.resize(1);
   queries.resize(1);

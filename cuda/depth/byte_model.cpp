@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cuda/depth/query_tiling.h"
+
 namespace attnres {
 namespace {
 
@@ -17,8 +19,8 @@ int last_site(const DepthPlan& plan) {
 }
 
 double forward_bytes(const DepthPlan& plan, const Cost& cost, int group) {
-  double bytes = 0;
   const int last = last_site(plan);
+  double bytes = 0;
   for (int first = 1; first <= last; first += group) {
     const int end = std::min(first + group, last + 1);
     std::set<Index> old;  // read once for the whole group
@@ -35,12 +37,22 @@ double forward_bytes(const DepthPlan& plan, const Cost& cost, int group) {
       if (site > first)                             // m, z, u and the logits go through memory
         bytes += 2 * (cost.wide_row + 2 * cost.head) + double(finished) * 2 * cost.head;
     }
-    bytes += double(old.size()) * (cost.row + cost.scalar);
+    bytes += double(old.size()) * (cost.row + cost.scalar);  // phase 1: v and r
   }
   return bytes;
 }
 
-double backward_bytes(const DepthPlan& plan, const Cost& cost, int group) {
+// dw: v, r in every tile, e of the heads that each tile touches; once per pass over the tokens.
+double query_gradient_bytes(int consumers, const Cost& cost, int channels, int heads) {
+  if (consumers == 0) return 0;
+  const QueryTiling tile(channels, heads, consumers);
+  int touched = 0;
+  for (int t = 0; t < tile.tiles; ++t) touched += tile.heads_of(t, channels, channels / heads);
+  const int passes = (consumers + tile.consumers - 1) / tile.consumers;
+  return passes * (cost.row + tile.tiles * cost.scalar) + 4.0 * consumers * touched;
+}
+
+double backward_bytes(const DepthPlan& plan, const Cost& cost, int channels, int heads, int group) {
   double bytes = 0;
   const int last = last_site(plan);
   bytes += last * (2 * cost.row + cost.head);  // G, o -> delta
@@ -61,7 +73,7 @@ double backward_bytes(const DepthPlan& plan, const Cost& cost, int group) {
       bytes += double(consumers.size()) * 2 * cost.head;                     // a, e
       bytes += 2 * cost.row + cost.scalar;                                   // v, r, dv
       if (i < top) bytes += cost.row + 2 * cost.wide_row + 3 * cost.scalar;  // v, r again; partials
-      bytes += cost.row + cost.scalar + double(consumers.size()) * cost.head;  // dw: v, r, e
+      bytes += query_gradient_bytes(int(consumers.size()), cost, channels, heads);
     }
     bytes += double(later.size()) * (cost.row + cost.head);
   }
@@ -73,7 +85,7 @@ double backward_bytes(const DepthPlan& plan, const Cost& cost, int group) {
 double routing_bytes_per_token(const DepthPlan& plan, int channels, int heads, int row_bytes,
                                int group) {
   const Cost cost{double(row_bytes) * channels, 4.0 * channels, 4.0 * heads, 4.0};
-  return forward_bytes(plan, cost, group) + backward_bytes(plan, cost, group);
+  return forward_bytes(plan, cost, group) + backward_bytes(plan, cost, channels, heads, group);
 }
 
 int best_group(const DepthPlan& plan, int channels, int heads, int row_bytes, int max_group) {

@@ -54,7 +54,9 @@ void with_group_layout(const RowLayout& row, const Body& body) {
 
 /// Threads per block that a kernel of this shape may be launched with: what its registers allow.
 template <int V, bool kWide>
-inline constexpr int kMaxThreads = !kWide ? 256 : V == 8 ? 512 : 1024;
+inline constexpr int kMaxThreads = !kWide   ? 256
+                                   : V == 8 ? 512
+                                            : 1024;
 
 /// Rows that a lane has in flight before it uses the first.
 template <int K, bool kWide>

@@ -4,42 +4,16 @@
 #include <algorithm>
 
 #include "cuda/depth/kernels.h"
+#include "cuda/depth/query_tiling.h"
 #include "cuda/device/vector_io.cuh"
 
 namespace attnres::ATTNRES_BACKEND {
 namespace {
 
-constexpr int kThreads = 512;
-constexpr int kConsumersPerThread = 40;
-constexpr int kMaxTile = 256;                 // channels per block
-constexpr std::size_t kSharedFloats = 12288;  // e and v of a batch of tokens, 48 KiB
-
-// A tile covers whole heads, so that e is read once, unless one head is larger than a tile.
-struct Tiling {
-  int channels;   // per block
-  int heads;      // whose e a block needs
-  int tiles;      // blocks side by side
-  int consumers;  // in one pass over the tokens
-  int batch;      // tokens in shared memory at a time
-};
-
-Tiling tiling(int D, int H, int consumers) {
-  const int C = D / H;
-  Tiling t;
-  t.channels = C >= kMaxTile ? kMaxTile : C * std::min(kMaxTile / C, H);
-  t.heads = C >= kMaxTile ? (C % kMaxTile == 0 ? 1 : 2) : t.channels / C;
-  t.tiles = (D + t.channels - 1) / t.channels;
-  t.consumers = std::min(consumers, kThreads / t.channels * kConsumersPerThread);
-  const auto per_token = [&] { return std::size_t(t.channels + t.consumers * t.heads); };
-  while (per_token() > kSharedFloats) t.consumers = (t.consumers + 1) / 2;
-  t.batch = int(std::min<std::size_t>(kSharedFloats / per_token(), 16));
-  return t;
-}
-
 // Thread (q, c) sums channel c for the consumers q, q + groups, ... of this pass.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads)
-    query_gradient_kernel(QueryGradient<T> g, Tiling tile, int64_t tokens_per_chunk) {
+__global__ void __launch_bounds__(kQueryThreads)
+    query_gradient_kernel(QueryGradient<T> g, QueryTiling tile, int64_t tokens_per_chunk) {
   ATTNRES_DYNAMIC_SHARED(float, shared);
   const int D = g.channels, H = g.heads, C = D / H;
   const int chunk = int(blockIdx.x) / tile.tiles;
@@ -49,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
   const int heads = (first_channel + channels - 1) / C - first_head + 1;
   float* const x = shared;                               // r v  [batch, channels]
   float* const e = shared + tile.batch * tile.channels;  // [batch, consumers, heads]
-  const int groups = kThreads / tile.channels, group = int(threadIdx.x) / tile.channels;
+  const int groups = kQueryThreads / tile.channels, group = int(threadIdx.x) / tile.channels;
   const int c = int(threadIdx.x) % tile.channels;
   const bool active = group < groups && c < channels;
   const int head = active ? (first_channel + c) / C - first_head : 0;
@@ -57,13 +31,13 @@ __global__ void __launch_bounds__(kThreads)
 
   for (int first = 0; first < g.count; first += tile.consumers) {
     const int consumers = min(tile.consumers, g.count - first);
-    float sum[kConsumersPerThread];
+    float sum[kQueryConsumersPerThread];
 #pragma unroll
     for (float& value : sum) value = 0;
     for (int64_t base = begin; base < end; base += tile.batch) {
       const int batch = int(min(int64_t(tile.batch), end - base));
       __syncthreads();
-      for (int i = int(threadIdx.x); i < batch * (channels / V); i += kThreads) {
+      for (int i = int(threadIdx.x); i < batch * (channels / V); i += kQueryThreads) {
         const int64_t n = base + i / (channels / V);
         const int column = i % (channels / V) * V;
         const auto v = load<T, V>(g.source + n * D + first_channel + column);
@@ -71,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
         for (int k = 0; k < V; ++k) x[i / (channels / V) * tile.channels + column + k] = r * v[k];
       }
-      for (int i = int(threadIdx.x); i < batch * consumers * heads; i += kThreads) {
+      for (int i = int(threadIdx.x); i < batch * consumers * heads; i += kQueryThreads) {
         const int h = i % heads, n = i / heads % batch, k = i / (heads * batch);
         const int64_t pair = g.consumers[first + k].pair;
         e[(n * consumers + k) * heads + h] =
@@ -82,14 +56,14 @@ __global__ void __launch_bounds__(kThreads)
       for (int n = 0; n < batch; ++n) {
         const float value = x[n * tile.channels + c];
 #pragma unroll
-        for (int k = 0; k < kConsumersPerThread; ++k)
+        for (int k = 0; k < kQueryConsumersPerThread; ++k)
           if (group + k * groups < consumers)
             sum[k] += e[(n * consumers + group + k * groups) * heads + head] * value;
       }
     }
     if (!active) continue;
 #pragma unroll
-    for (int k = 0; k < kConsumersPerThread; ++k) {
+    for (int k = 0; k < kQueryConsumersPerThread; ++k) {
       if (group + k * groups >= consumers) continue;
       const int site = g.consumers[first + group + k * groups].site;
       float* const out = g.partials + (int64_t(chunk) * g.sites + site) * D + first_channel + c;
@@ -99,7 +73,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 int64_t tokens_in_chunk(int64_t tokens, int channels, int heads) {
-  const int64_t chunks = std::max(1, int(multiprocessors()) * 2 / tiling(channels, heads, 1).tiles);
+  const int64_t chunks =
+      std::max(1, int(multiprocessors()) * 2 / QueryTiling(channels, heads, 1).tiles);
   return std::max<int64_t>(64, (tokens + chunks - 1) / chunks);
 }
 
@@ -113,15 +88,15 @@ int query_gradient_chunks(int64_t tokens, int channels, int heads) {
 template <class T>
 void query_gradient(const QueryGradient<T>& g, cudaStream_t stream) {
   if (g.count == 0) return;
-  const Tiling tile = tiling(g.channels, g.heads, g.count);
+  const QueryTiling tile(g.channels, g.heads, g.count);
   const int64_t per_chunk = tokens_in_chunk(g.tokens, g.channels, g.heads);
   const int chunks = query_gradient_chunks(g.tokens, g.channels, g.heads);
   const std::size_t shared =
       sizeof(float) * tile.batch *
       (std::size_t(tile.channels) + std::size_t(tile.consumers) * tile.heads);
-  const Grid grid{unsigned(chunks * tile.tiles), kThreads, shared, stream};
+  const Grid grid{unsigned(chunks * tile.tiles), kQueryThreads, shared, stream};
   const int C = g.channels / g.heads;
-  // A tile begins at a multiple of C or of kMaxTile: vectors must divide both.
+  // A tile begins at a multiple of C or of kQueryTile: vectors must divide both.
   if (C % 8 == 0)
     launch("query_gradient", grid, query_gradient_kernel<T, 8>, g, tile, per_chunk);
   else if (C % 4 == 0)

@@ -50,9 +50,8 @@ DepthInputs::DepthInputs(const DepthCase& c) {
     return Vector<double>(
         Vector<double>::NullaryExpr(D, [&] { return double(float(gain(engine))); }));
   };
-  // Deviation 4 / sqrt(D): logits of deviation 4 / sqrt(H) whatever D is.  Zero queries would hide
-  // a wrong backward pass, and much larger ones would saturate the softmax.
-  const double query_deviation = 4.0 / std::sqrt(double(D));
+  // Zero queries would hide a wrong backward pass, and much larger ones saturate the softmax.
+  const double query_deviation = c.logits / std::sqrt(double(D));
   outputs.push_back(rows(1.0));
   dinputs.resize(1);
   queries.resize(1);

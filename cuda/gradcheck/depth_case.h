@@ -22,6 +22,7 @@ struct DepthCase {
   int group = 0;
   bool pre_norm = false;
   double eps = 1e-6;
+  double logits = 4;  ///< deviation of the logits at H = 1: queries have deviation logits / sqrt(D)
   std::uint64_t seed = 1;
 
   std::string name() const;

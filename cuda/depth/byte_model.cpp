@@ -82,10 +82,16 @@ double backward_bytes(const DepthPlan& plan, const Cost& cost, int channels, int
 
 }  // namespace
 
+PassBytes routing_bytes_by_pass(const DepthPlan& plan, int channels, int heads, int row_bytes,
+                                int group) {
+  const Cost cost{double(row_bytes) * channels, 4.0 * channels, 4.0 * heads, 4.0};
+  return {forward_bytes(plan, cost, group), backward_bytes(plan, cost, channels, heads, group)};
+}
+
 double routing_bytes_per_token(const DepthPlan& plan, int channels, int heads, int row_bytes,
                                int group) {
-  const Cost cost{double(row_bytes) * channels, 4.0 * channels, 4.0 * heads, 4.0};
-  return forward_bytes(plan, cost, group) + backward_bytes(plan, cost, channels, heads, group);
+  const PassBytes bytes = routing_bytes_by_pass(plan, channels, heads, row_bytes, group);
+  return bytes.forward + bytes.backward;
 }
 
 int best_group(const DepthPlan& plan, int channels, int heads, int row_bytes, int max_group) {

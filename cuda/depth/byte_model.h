@@ -8,6 +8,12 @@ namespace attnres {
 /// Bytes per token that depth attention reads and writes, forward and backward, with groups of
 /// `group` sites (1: one site at a time), rows of `row_bytes` per channel, float partial sums,
 /// weights and statistics: what the kernels of cuda/depth are written to move, parameters apart.
+struct PassBytes {
+  double forward, backward;
+};
+PassBytes routing_bytes_by_pass(const DepthPlan& plan, int channels, int heads, int row_bytes,
+                                int group);
+/// Both passes together.
 double routing_bytes_per_token(const DepthPlan& plan, int channels, int heads, int row_bytes,
                                int group);
 

@@ -118,17 +118,13 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
         const float e = a * (p[u] - delta);
         if (lane.leads_head) store_one(gather.errors + of_pair, e);
         if (lane.leads_head) routed += a * p[u];
+        float w[K][V];
+        lane.load_query(kWide ? gather.folded + int64_t(consumer.site) * D : shared + u * D, kWide,
+                        w);
 #pragma unroll
-        for (int j = 0; j < K; ++j) {
-          if (!lane.has(j)) continue;
+        for (int j = 0; j < K; ++j)
 #pragma unroll
-          for (int c = 0; c < V; ++c) {
-            const float w = kWide ? load_parameter(gather.folded + int64_t(consumer.site) * D +
-                                                   lane.channel(j) + c)
-                                  : shared[u * D + lane.channel(j) + c];
-            x[j][c] += a * G[u][j][c] + r * e * w;
-          }
-        }
+          for (int c = 0; c < V; ++c) x[j][c] += a * G[u][j][c] + r * e * w[j][c];
       }
     }
     if (gather.partial.dsource != nullptr && live) {

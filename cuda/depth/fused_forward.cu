@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
   const int64_t N = site.tokens;
   float* const logits = shared + lane.team * site.count * H;  // s of this team's token, [count, H]
   float w[K][V];
-  lane.load_parameters(site.folded, w);
+  lane.load_query(site.folded, true, w);
 
   for (int64_t n = int64_t(blockIdx.x) * row.teams + lane.team; n < N;
        n += int64_t(gridDim.x) * row.teams) {

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(256) grouped_gather_kernel(GroupGather<T> grou
       const float delta =
           load_together(group.delta + (site * N + n) * H + lane.head, lane.leads_head);
       float w[K][V];
-      lane.load_parameters(group.folded + site * D, w);
+      lane.load_query(group.folded + site * D, true, w);
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
         const int64_t pair = i < group.sources ? group.pairs[k * kMaxGroup + i] : -1;

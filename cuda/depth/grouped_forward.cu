@@ -47,11 +47,10 @@ __global__ void __launch_bounds__(256)
       for (int l = 0; l < kGroup; ++l) {
         s[l] = 0;
         if (l >= group.sites) continue;
+        float query[K][V];
+        lane.load_query(w + l * D, false, query);
 #pragma unroll
-        for (int j = 0; j < K; ++j)
-#pragma unroll
-          for (int c = 0; c < V; ++c)
-            if (lane.has(j)) s[l] += v[j][c] * w[l * D + lane.channel(j) + c];
+        for (int j = 0; j < K; ++j) s[l] = dot(v[j], query[j], s[l]);
       }
       lane.head_sum(s);
       float r;

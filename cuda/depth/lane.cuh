@@ -56,6 +56,20 @@ class Lane {
     for (int j = 0; j < K; ++j)
       if (has(j)) store<T, V>(row + channel(j), x[j]);
   }
+  /// The lane's vectors of a folded query, in device or (uncounted) in shared memory.
+  __device__ __forceinline__ void load_query(const float* row, bool counts,
+                                             float (&w)[K][V]) const {
+#pragma unroll
+    for (int j = 0; j < K; ++j) {
+      Packed<float, V> packed;
+      packed.set_zero();
+      if (has(j)) packed = load_uncounted<float, V>(row + channel(j));
+      if (has(j) && counts) count_parameters(sizeof(float) * V);
+#pragma unroll
+      for (int c = 0; c < V; ++c) w[j][c] = packed[c];
+    }
+  }
+  /// The lane's share of a parameter row that need not be aligned.
   __device__ __forceinline__ void load_parameters(const float* row, float (&x)[K][V]) const {
 #pragma unroll
     for (int j = 0; j < K; ++j)

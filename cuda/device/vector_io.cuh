@@ -15,10 +15,16 @@ namespace attnres::ATTNRES_BACKEND {
 inline void count_read(std::size_t bytes) { cuda_emulator::count_read(bytes); }
 inline void count_written(std::size_t bytes) { cuda_emulator::count_written(bytes); }
 inline void count_parameters(std::size_t bytes) { cuda_emulator::count_parameters(bytes); }
+// A GPU traps; C++ would copy a struct from anywhere.
+inline void check_aligned(const void* p, int bytes) {
+  if (reinterpret_cast<std::uintptr_t>(p) % std::uintptr_t(bytes) != 0)
+    throw cuda_emulator::MisalignedAccess(p, bytes);
+}
 #else
 __device__ inline void count_read(std::size_t) {}
 __device__ inline void count_written(std::size_t) {}
 __device__ inline void count_parameters(std::size_t) {}
+__device__ inline void check_aligned(const void*, int) {}
 #endif
 
 template <int Bytes>
@@ -60,17 +66,24 @@ struct Packed {
   }
 };
 
-/// Values p[0..V), p aligned to Packed::kWordBytes.
+/// Values p[0..V) from any memory, p aligned to Packed::kWordBytes; not counted.
 template <class T, int V>
-__device__ __forceinline__ Packed<T, V> load(const T* p) {
+__device__ __forceinline__ Packed<T, V> load_uncounted(const T* p) {
   using P = Packed<T, V>;
   P packed;
+  check_aligned(p, P::kWordBytes);
 #pragma unroll
   for (int i = 0; i < P::kBytes / P::kWordBytes; ++i)
     reinterpret_cast<typename P::Word*>(packed.bits)[i] =
         reinterpret_cast<const typename P::Word*>(p)[i];
-  count_read(P::kBytes);
   return packed;
+}
+
+/// Values p[0..V) of a token's row.
+template <class T, int V>
+__device__ __forceinline__ Packed<T, V> load(const T* p) {
+  count_read(sizeof(T) * V);
+  return load_uncounted<T, V>(p);
 }
 
 /// x as it will read back: rounded to T.
@@ -94,6 +107,7 @@ __device__ __forceinline__ void store(T* p, const float (&x)[V]) {
     for (int i = 0; i < V; ++i)
       packed.bits[i / 2] |= unsigned(__bfloat16_as_ushort(__float2bfloat16(x[i]))) << 16 * (i % 2);
   }
+  check_aligned(p, P::kWordBytes);
 #pragma unroll
   for (int i = 0; i < P::kBytes / P::kWordBytes; ++i)
     reinterpret_cast<typename P::Word*>(p)[i] =

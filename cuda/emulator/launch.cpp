@@ -73,7 +73,7 @@ Order thread_order() {
                     "\"; it can be forward, reverse or shuffle:SEED");
 }
 
-unsigned worker_count(std::uint64_t blocks) {
+unsigned worker_count([[maybe_unused]] std::uint64_t blocks) {
 #ifdef ATTNRES_EMULATOR_ASAN
   return 1;  // static __shared__ variables are the process's, see cuda_runtime.h
 #else
@@ -147,6 +147,12 @@ Traffic& Traffic::operator+=(const Traffic& other) {
 void count_read(std::size_t bytes) { traffic_of_this_thread.read += bytes; }
 void count_written(std::size_t bytes) { traffic_of_this_thread.written += bytes; }
 void count_parameters(std::size_t bytes) { traffic_of_this_thread.parameters += bytes; }
+
+MisalignedAccess::MisalignedAccess(const void* address, int bytes)
+    : std::runtime_error(
+          "a load or store of " + std::to_string(bytes) + " bytes at an address that is " +
+          std::to_string(reinterpret_cast<std::uintptr_t>(address) % std::uintptr_t(bytes)) +
+          " bytes past a multiple of " + std::to_string(bytes)) {}
 
 LaunchRecorder::LaunchRecorder() { recorders.push_back(this); }
 LaunchRecorder::~LaunchRecorder() { std::erase(recorders, this); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,11 @@ struct Traffic {
 void count_read(std::size_t bytes);
 void count_written(std::size_t bytes);
 void count_parameters(std::size_t bytes);
+
+/// Thrown by counted loads and stores whose address is no multiple of their width.
+struct MisalignedAccess : std::runtime_error {
+  MisalignedAccess(const void* address, int bytes);
+};
 
 struct LaunchRecord {
   std::string kernel;

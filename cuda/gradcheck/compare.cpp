@@ -1,5 +1,6 @@
 #include "cuda/gradcheck/compare.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace attnres {
@@ -28,6 +29,10 @@ const Rule kRules[] = {
 
 double largest(const Matrix<double>& x) { return x.size() == 0 ? 0 : x.cwiseAbs().maxCoeff(); }
 
+bool absent(const std::vector<Matrix<double>>& list) {
+  return std::all_of(list.begin(), list.end(), [](const auto& x) { return x.size() == 0; });
+}
+
 // NaN counts as infinitely wrong: comparisons with it must not pass.
 double distance(double a, double b) {
   const double d = std::abs(a - b);
@@ -55,6 +60,7 @@ std::vector<TensorError> compare(const DepthCase& c, const DepthResult& kernel,
     double unit = 1e-30, difference = 0, truths = 0, founds = 0, product = 0;
     double plain_error = 0, plain_difference = 0;
     bool any = false;
+    if (absent(kernel.*rule.values)) continue;
     for (const auto& x : truth) unit = std::max(unit, largest(x));
     TensorError e;
     e.subject = c.name();

@@ -56,6 +56,16 @@ TEST_CASE("kernels agree with the reference in bfloat16, at every head size and 
   check_all(depth_cases({"", "bf16", 0, 0}));
 }
 
+TEST_CASE("a result of the kernels has every tensor that the reference has") {
+  for (const DepthCase& c : depth_cases({"", "fp32", 0, 192})) {
+    const DepthInputs inputs(c);
+    DepthResult expected = reference_result(c, inputs), found = emulated::kernel_result(c, inputs);
+    const auto wanted = tensors_of(expected), present = tensors_of(found);
+    REQUIRE(present.size() == wanted.size());
+    for (std::size_t t = 0; t < wanted.size(); ++t) CHECK(present[t].first == wanted[t].first);
+  }
+}
+
 TEST_CASE("the order in which threads run changes no bit") {
   for (const Generation generation : kGenerations) {
     const DepthCase c = small_case(generation, RowType::bf16);
@@ -96,7 +106,8 @@ TEST_CASE("every tensor's check fails when the tensor is wrong by one percent") 
                         plain = plain_bf16_result(c, inputs);
       DepthResult found = emulated::kernel_result(c, inputs);
       const DepthResult* yardstick = type == RowType::bf16 ? &plain : nullptr;
-      for (auto& [name, values] : tensors_of(found)) {
+      for (auto& [tensor, values] : tensors_of(found)) {
+        const std::string name = tensor;  // doctest captures it
         const auto right = *values;
         for (auto& x : *values) x *= 1.01;
         for (const TensorError& e : compare(c, found, reference, yardstick)) {

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/device/launch.h"
+#include "cuda/device/vector_io.cuh"
 #include "tests/support.h"
 
 using namespace attnres;
@@ -63,6 +64,8 @@ __global__ void uses_a_full_mask_in_half_a_warp(int* out) {
 __global__ void throws() {
   if (threadIdx.x == 5) throw std::runtime_error("five");
 }
+
+__global__ void loads_eight(const float* row) { (void)load<float, 8>(row + 8 * threadIdx.x); }
 
 __global__ void does_nothing() {}
 
@@ -134,6 +137,15 @@ TEST_CASE("two different collectives in one warp") {
   CAPTURE(e);
   CHECK(contains(e, "thread (16, 0, 0): warp operation at"));
   CHECK(contains(e, "while thread (0, 0, 0) of the same warp waits in another at"));
+}
+
+TEST_CASE("a wide load from an address that is not aligned") {
+  DeviceArray<float> rows(std::size_t(64));
+  CHECK(error({1, 4}, loads_eight, rows.data()) == "");
+  const std::string e = error({1, 4}, loads_eight, rows.data() + 1);
+  CAPTURE(e);
+  CHECK(
+      contains(e, "thread (0, 0, 0): threw: a load or store of 16 bytes at an address that is 4"));
 }
 
 TEST_CASE("configurations that a GPU refuses") {

@@ -1,126 +1,33 @@
 #include "cuda/depth/mixer.h"
 
-#include <algorithm>
-#include <array>
-#include <set>
 #include <stdexcept>
-
-#include "cuda/depth/byte_model.h"
 
 namespace attnres::ATTNRES_BACKEND {
 namespace {
 
 using Kind = DepthMixing::Kind;
 
-bool attends(const DepthShape& shape) { return shape.mixing.kind != Kind::residual; }
-
-int choose_group(const DepthPlan& plan, const DepthShape& shape, int row_bytes) {
-  if (!attends(shape) || shape.generation != Generation::grouped) return 1;
-  const auto fits = [&](int group) {
-    return group_layout(shape.channels, shape.mixing.heads, group).has_value();
-  };
-  if (shape.group > 0) {
-    if (shape.group > kMaxGroup || !fits(shape.group))
-      throw std::invalid_argument("groups of " + std::to_string(shape.group) + " rows of " +
-                                  std::to_string(shape.channels) + " channels in " +
-                                  std::to_string(shape.mixing.heads) +
-                                  " heads do not fit a block; smaller groups or the fused "
-                                  "generation do");
-    return shape.group;
-  }
-  int largest = kMaxGroup;
-  while (largest > 1 && !fits(largest)) --largest;
-  return best_group(plan, shape.channels, shape.mixing.heads, row_bytes, largest);
-}
-
 DepthPlan plan_of(const DepthShape& shape) {
   shape.validate();
   return make_depth_plan(shape.sublayers, shape.mixing);
 }
 
-std::size_t size(int64_t a, int64_t b = 1, int64_t c = 1) { return std::size_t(a * b * c); }
-
-// In the order of DepthBank's members.
-template <class T>
-std::array<std::size_t, 11> bank_sizes(const DepthPlan& plan, const DepthShape& s, int group) {
-  const int64_t N = s.tokens, D = s.channels, H = s.mixing.heads, L = s.sublayers;
-  if (!attends(s)) return {};
-  const bool naive = s.generation == Generation::naive;
-  const int64_t chunks = naive ? 1 : query_gradient_chunks(N, int(D), int(H));
-  return {size(L + 1, N, D),
-          size(L + 2, N, D),
-          size(L + 1, N),
-          size(L + 2, N, H),
-          size(plan.pairs(), N, H),
-          size(plan.pairs(), N, H),
-          size(L + 2, D),
-          size(chunks, L + 2, D),
-          size(group - 1, N, D),
-          size(group - 1, 2 * N, H),
-          naive ? size(L + 1, N, D) : 0};
-}
+std::size_t size(int64_t a, int64_t b = 1) { return std::size_t(a * b); }
 
 }  // namespace
-
-void DepthShape::validate() const {
-  const int H = mixing.heads;
-  if (sublayers < 1 || tokens < 1) throw std::invalid_argument("no sublayers or no tokens");
-  if (channels < 8 || channels % 8 != 0)
-    throw std::invalid_argument(std::to_string(channels) +
-                                " channels: the kernels take a multiple of 8");
-  if (H < 1 || channels % H != 0)
-    throw std::invalid_argument(std::to_string(channels) + " channels do not divide into " +
-                                std::to_string(H) + " depth heads");
-  if (attends(*this) && generation != Generation::naive && !site_layout(channels, H))
-    throw std::invalid_argument(std::to_string(H) + " depth heads of " +
-                                std::to_string(channels / H) +
-                                " channels fit no block of threads; the naive generation takes "
-                                "them");
-}
-
-template <class T>
-DepthBank<T>::DepthBank(const DepthPlan& plan, const DepthShape& shape, int group) {
-  const auto sizes = bank_sizes<T>(plan, shape, group);
-  sources = DeviceArray<T>(sizes[0]);
-  gradients = DeviceArray<T>(sizes[1]);
-  rstd = DeviceArray<float>(sizes[2]);
-  delta = DeviceArray<float>(sizes[3]);
-  weights = DeviceArray<float>(sizes[4]);
-  errors = DeviceArray<float>(sizes[5]);
-  folded = DeviceArray<float>(sizes[6]);
-  partials = DeviceArray<float>(sizes[7]);
-  mix = DeviceArray<float>(sizes[8]);
-  statistics = DeviceArray<float>(sizes[9]);
-  dsources = DeviceArray<float>(sizes[10]);
-}
-
-template <class T>
-std::size_t DepthBank<T>::bytes(const DepthPlan& plan, const DepthShape& shape, int group) {
-  const auto sizes = bank_sizes<T>(plan, shape, group);
-  std::size_t bytes = (sizes[0] + sizes[1]) * sizeof(T);
-  for (std::size_t i = 2; i < sizes.size(); ++i) bytes += sizes[i] * sizeof(float);
-  return bytes;
-}
-
-template <class T>
-std::size_t DepthBank<T>::bytes() const {
-  return sources.bytes() + gradients.bytes() + rstd.bytes() + delta.bytes() + weights.bytes() +
-         errors.bytes() + folded.bytes() + partials.bytes() + mix.bytes() + statistics.bytes() +
-         dsources.bytes();
-}
 
 template <class T>
 DepthMixer<T>::DepthMixer(const DepthShape& shape)
     : shape_(shape),
       plan_(plan_of(shape)),
       group_(choose_group(plan_, shape, sizeof(T))),
-      last_read_(shape.sublayers - (shape.mixing.kind == Kind::delta)),
+      lists_(plan_, group_),
       rows_(shape.tokens * shape.channels),
       scalars_(shape.tokens * shape.mixing.heads),
       bank_(plan_, shape, group_) {
   const int L = shape.sublayers, D = shape.channels, H = shape.mixing.heads;
   if (shape.mixing.kind != Kind::attention) stream_values_ = DeviceArray<float>(size(rows_));
-  if (!attends(shape)) return;
+  if (!shape.attends()) return;
   site_row_ = site_layout(D, H);
   if (group_ > 1) group_row_ = group_layout(D, H, group_);
   if (shape.mixing.block_sublayers > 1) carry_ = DeviceArray<T>(size(rows_));
@@ -131,79 +38,12 @@ DepthMixer<T>::DepthMixer(const DepthShape& shape)
   }
   if (site_row_)
     dgain_partials_ = DeviceArray<float>(size(keep_gradient_rows(*site_row_, shape.tokens), D));
-
-  std::vector<int> sources;
-  first_pair_.assign(std::size_t(L) + 2, 0);
-  int64_t pairs = 0;
-  for (int site = 0; site <= L + 1; ++site) {
-    first_pair_[site] = pairs;
-    sources_at_.push_back(int(sources.size()));
-    sources.insert(sources.end(), plan_.sources[site].begin(), plan_.sources[site].end());
-    pairs += int64_t(plan_.sources[site].size());
-  }
-  sources_ = DeviceArray<int>(sources);
-  std::vector<Consumer> consumers;
-  for (int source = 0; source <= L; ++source) {
-    consumers_at_.push_back(int(consumers.size()));
-    for (const auto& [site, position] : plan_.consumers[source])
-      consumers.push_back({int(site), first_pair_[site] + position});
-  }
-  consumers_at_.push_back(int(consumers.size()));
-  consumers_ = DeviceArray<Consumer>(consumers);
-  if (group_ == 1) return;
-
-  std::vector<int> old_sources, positions, later_sites;
-  std::vector<int64_t> pair_table;
-  site_groups_.resize(std::size_t(L) + 2);
-  for (int first = 1; first <= L + 1; first += group_) {
-    std::set<int> old;
-    const int end = std::min(first + group_, L + 2);
-    for (int site = first; site < end; ++site)
-      for (const Index i : plan_.sources[site])
-        if (i < first) old.insert(int(i));
-    site_groups_[first] = {int(old_sources.size()), int(old.size())};
-    for (const int source : old) {
-      old_sources.push_back(source);
-      for (int j = 0; j < kMaxGroup; ++j) {
-        int position = -1;
-        if (first + j < end)
-          for (int k = 0; k < int(plan_.sources[first + j].size()); ++k)
-            if (plan_.sources[first + j][k] == source) position = k;
-        positions.push_back(position);
-      }
-    }
-  }
-  source_groups_.resize(std::size_t(L) + 1);
-  for (int last = last_read_; last >= 0; last -= group_) {
-    std::set<int> later;
-    const int first = std::max(0, last - group_ + 1);
-    for (int source = first; source <= last; ++source)
-      for (const auto& consumer : plan_.consumers[source])
-        if (consumer.site > last) later.insert(int(consumer.site));
-    source_groups_[last] = {int(later_sites.size()), int(later.size())};
-    for (const int site : later) {
-      later_sites.push_back(site);
-      for (int j = 0; j < kMaxGroup; ++j) {
-        int64_t pair = -1;
-        if (first + j <= last)
-          for (const auto& consumer : plan_.consumers[first + j])
-            if (consumer.site == site) pair = first_pair_[site] + consumer.position;
-        pair_table.push_back(pair);
-      }
-    }
-  }
-  old_sources_ = DeviceArray<int>(old_sources);
-  positions_ = DeviceArray<int>(positions);
-  later_sites_ = DeviceArray<int>(later_sites);
-  pairs_ = DeviceArray<int64_t>(pair_table);
 }
 
 template <class T>
 std::size_t DepthMixer<T>::bytes() const {
-  return bank_.bytes() + sources_.bytes() + consumers_.bytes() + old_sources_.bytes() +
-         positions_.bytes() + later_sites_.bytes() + pairs_.bytes() + carry_.bytes() +
-         stream_values_.bytes() + outputs_.bytes() + scratch_.bytes() + dgates_.bytes() +
-         dgain_partials_.bytes();
+  return bank_.bytes() + lists_.bytes() + carry_.bytes() + stream_values_.bytes() +
+         outputs_.bytes() + scratch_.bytes() + dgates_.bytes() + dgain_partials_.bytes();
 }
 
 // ---- Forward ----
@@ -211,7 +51,7 @@ std::size_t DepthMixer<T>::bytes() const {
 template <class T>
 void DepthMixer<T>::begin(const std::vector<SiteParameters>& parameters) {
   parameters_ = parameters;
-  if (!attends(shape_)) return;
+  if (!shape_.attends()) return;
   for (int site = 1; site <= shape_.sublayers + 1; ++site)
     if (parameters[site].query != nullptr)
       fold_query(parameters[site].query, parameters[site].key_gain,
@@ -222,7 +62,7 @@ template <class T>
 void DepthMixer<T>::write(int sublayer, const T* output) {
   if (shape_.mixing.kind != Kind::attention)
     add_to_stream<T>(stream_values_.data(), output, sublayer == 0, rows_, stream_);
-  if (!attends(shape_)) return;
+  if (!shape_.attends()) return;
   T* const to = source(sublayer);
   if (plan_.continues[sublayer])
     add<T>(output, source(sublayer - 1), 1.0f, to, rows_, stream_);
@@ -235,7 +75,7 @@ void DepthMixer<T>::read(int site, T* input, const PreNorm<T>& norm) {
   if (norm.gain != nullptr && shape_.mixing.kind != Kind::attention)
     throw std::invalid_argument("only plain depth attention fuses the pre-norm");
   if (shape_.mixing.kind == Kind::attention) return read_attention(site, input, norm);
-  const bool routes = attends(shape_) && site <= shape_.sublayers;
+  const bool routes = shape_.attends() && site <= shape_.sublayers;
   T* const o = routes ? outputs_.data() + site * rows_ : nullptr;
   if (routes) read_attention(site, o, {});
   read_stream<T>(stream_values_.data(), o, routes ? parameters_[site].gate : nullptr, input, rows_,
@@ -248,13 +88,13 @@ SiteForward<T> DepthMixer<T>::site_forward(int site, T* output, const PreNorm<T>
           bank_.rstd.data(),
           shape_.tokens,
           shape_.eps,
-          sources_.data() + sources_at_[site],
-          int(plan_.sources[site].size()),
+          lists_.sources(site),
+          lists_.source_count(site),
           0,
           site - 1,  // what the sublayer before has just written
           bank_.folded.data() + int64_t(site) * shape_.channels,
           {},
-          bank_.weights.data() + first_pair_[site] * scalars_,
+          bank_.weights.data() + lists_.first_pair(site) * scalars_,
           output,
           norm};
 }
@@ -264,35 +104,32 @@ void DepthMixer<T>::read_attention(int site, T* output, const PreNorm<T>& norm) 
   SiteForward<T> forward = site_forward(site, output, norm);
   if (shape_.generation == Generation::naive)
     return naive_forward<T>(forward, shape_.channels, shape_.mixing.heads, stream_);
-  const int first_site = group_of_site(site);
+  const int first_site = lists_.first_of_group(site);
   if (group_ > 1 && site == first_site) return read_group(site, output, norm);
   if (group_ > 1) {
+    forward.first = lists_.old_source_count(site);
     forward.partial = partial_mix(site - first_site - 1);
-    for (const Index i : plan_.sources[site]) forward.first += i < first_site;
   }
   fused_forward<T>(*site_row_, forward, stream_);
 }
 
 template <class T>
 void DepthMixer<T>::read_group(int first_site, T* output, const PreNorm<T>& norm) {
-  const auto [at, count] = site_groups_[first_site];
-  int sites = 0;
+  const DevicePlan::SiteGroup lists = lists_.group_of_sites(first_site);
   GroupForward<T> group{};
-  for (int site = first_site; site < first_site + group_ && site <= shape_.sublayers + 1; ++site) {
-    if (plan_.sources[site].empty()) break;  // the delta form's readout
-    group.folded[sites] = bank_.folded.data() + int64_t(site) * shape_.channels;
-    group.weights[sites] = bank_.weights.data() + first_pair_[site] * scalars_;
-    if (sites > 0) group.partials[sites] = partial_mix(sites - 1);
-    ++sites;
+  for (int l = 0; l < lists.sites; ++l) {
+    group.folded[l] = bank_.folded.data() + int64_t(first_site + l) * shape_.channels;
+    group.weights[l] = bank_.weights.data() + lists_.first_pair(first_site + l) * scalars_;
+    if (l > 0) group.partials[l] = partial_mix(l - 1);
   }
   group.bank = bank_.sources.data();
   group.rstd = bank_.rstd.data();
   group.tokens = shape_.tokens;
   group.eps = shape_.eps;
-  group.sources = old_sources_.data() + at;
-  group.positions = positions_.data() + int64_t(at) * kMaxGroup;
-  group.count = count;
-  group.sites = sites;
+  group.sources = lists.sources;
+  group.positions = lists.positions;
+  group.count = lists.count;
+  group.sites = lists.sites;
   group.fresh = first_site - 1;
   group.output = output;
   group.norm = norm;
@@ -324,7 +161,7 @@ void DepthMixer<T>::read_backward(int site, const T* input, const T* dinput, con
                                   float* dgain) {
   if (shape_.mixing.kind == Kind::attention) return keep(site, input, dinput, norm, dgain);
   add_to_stream<T>(stream_values_.data(), dinput, false, rows_, stream_);
-  if (!attends(shape_) || site > shape_.sublayers) return;
+  if (!shape_.attends() || site > shape_.sublayers) return;
   // input = x + alpha o:  dalpha = <dinput, o>;  do = alpha dinput.
   const T* const o = outputs_.data() + site * rows_;
   row_dots<T>(dinput, o, dgates_.data() + site * shape_.tokens, shape_.tokens, shape_.channels,
@@ -361,13 +198,13 @@ void DepthMixer<T>::scatter(int site) {
                            heads(),
                            bank_.sources.data(),
                            bank_.rstd.data(),
-                           sources_.data() + sources_at_[site],
-                           int(plan_.sources[site].size()),
+                           lists_.sources(site),
+                           lists_.source_count(site),
                            bank_.folded.data() + int64_t(site) * shape_.channels,
-                           bank_.weights.data() + first_pair_[site] * scalars_,
+                           bank_.weights.data() + lists_.first_pair(site) * scalars_,
                            gradient(site),
                            bank_.delta.data() + site * scalars_,
-                           bank_.errors.data() + first_pair_[site] * scalars_,
+                           bank_.errors.data() + lists_.first_pair(site) * scalars_,
                            bank_.dsources.data()};
   naive_scatter<T>(scatter, stream_);
   naive_query_gradient<T>(scatter, bank_.partials.data() + int64_t(site) * shape_.channels,
@@ -376,15 +213,15 @@ void DepthMixer<T>::scatter(int site) {
 
 template <class T>
 void DepthMixer<T>::write_backward(int sublayer, T* doutput) {
-  if (!attends(shape_))
+  if (!shape_.attends())
     return read_stream<T>(stream_values_.data(), nullptr, nullptr, doutput, rows_, stream_);
   const bool delta = shape_.mixing.kind == Kind::delta;
   T* const dsource = delta ? scratch_.data() : doutput;
   if (shape_.generation == Generation::naive)
     naive_write_backward(sublayer, dsource);
-  else if (sublayer > last_read_)
+  else if (sublayer > lists_.last_read())
     write_zeros(sublayer, dsource);
-  else if (group_ > 1 && sublayer == group_of_source(sublayer))
+  else if (group_ > 1 && sublayer == lists_.last_of_group(sublayer))
     gather_group(sublayer, dsource);
   else
     gather(sublayer, dsource);
@@ -419,17 +256,16 @@ void DepthMixer<T>::gather(int source, T* dsource) {
                    bank_.folded.data(),
                    bank_.weights.data(),
                    bank_.errors.data(),
-                   consumers_.data() + consumers_at_[source],
-                   consumers_at_[source + 1] - consumers_at_[source],
+                   lists_.consumers(source),
+                   lists_.consumer_count(source),
                    {},
                    carry_in(source),
                    dsource,
                    carry_out(source)};
   if (group_ > 1) {
-    const int last = group_of_source(source);
-    gather.count = 0;
-    for (const auto& consumer : plan_.consumers[source]) gather.count += consumer.site <= last;
-    gather.partial = partial_gather(source - std::max(0, last - group_ + 1));
+    const int last = lists_.last_of_group(source);
+    gather.count = lists_.inner_consumer_count(source);
+    gather.partial = partial_gather(source - lists_.group_of_sources(last).first);
   }
   fused_gather<T>(*site_row_, gather, stream_);
   sum_query_gradients(source);
@@ -439,21 +275,19 @@ template <class T>
 void DepthMixer<T>::sum_query_gradients(int source) {
   query_gradient<T>(
       {shape_.tokens, this->source(source), bank_.rstd.data() + source * shape_.tokens,
-       bank_.errors.data(), consumers_.data() + consumers_at_[source],
-       consumers_at_[source + 1] - consumers_at_[source], shape_.channels, heads(),
-       shape_.sublayers + 2, bank_.partials.data()},
+       bank_.errors.data(), lists_.consumers(source), lists_.consumer_count(source),
+       shape_.channels, heads(), shape_.sublayers + 2, bank_.partials.data()},
       stream_);
 }
 
 template <class T>
 void DepthMixer<T>::gather_group(int last, T* dsource) {
-  const int first = std::max(0, last - group_ + 1);
-  const auto [at, count] = source_groups_[last];
+  const DevicePlan::SourceGroup lists = lists_.group_of_sources(last);
   GroupGather<T> group{};
-  for (int i = first; i <= last; ++i) {
-    group.source[i - first] = source(i);
-    group.rstd[i - first] = bank_.rstd.data() + i * shape_.tokens;
-    if (i < last) group.partials[i - first] = partial_gather(i - first);
+  for (int i = 0; i < lists.sources; ++i) {
+    group.source[i] = source(lists.first + i);
+    group.rstd[i] = bank_.rstd.data() + (lists.first + i) * shape_.tokens;
+    if (i < lists.sources - 1) group.partials[i] = partial_gather(i);
   }
   group.tokens = shape_.tokens;
   group.gradients = bank_.gradients.data();
@@ -461,10 +295,10 @@ void DepthMixer<T>::gather_group(int last, T* dsource) {
   group.folded = bank_.folded.data();
   group.weights = bank_.weights.data();
   group.errors = bank_.errors.data();
-  group.sites = later_sites_.data() + at;
-  group.pairs = pairs_.data() + int64_t(at) * kMaxGroup;
-  group.count = count;
-  group.sources = last - first + 1;
+  group.sites = lists.sites;
+  group.pairs = lists.pairs;
+  group.count = lists.count;
+  group.sources = lists.sources;
   group.carry = carry_in(last);
   group.dsource = dsource;
   group.keep = carry_out(last);
@@ -474,7 +308,7 @@ void DepthMixer<T>::gather_group(int last, T* dsource) {
 
 template <class T>
 void DepthMixer<T>::end_backward(const std::vector<SiteParameters>& gradients) {
-  if (!attends(shape_)) return;
+  if (!shape_.attends()) return;
   const int D = shape_.channels, sites = shape_.sublayers + 2;
   const int chunks = int(int64_t(bank_.partials.size()) / sites / D);
   for (int site = 1; site <= shape_.sublayers + 1; ++site) {
@@ -489,8 +323,6 @@ void DepthMixer<T>::end_backward(const std::vector<SiteParameters>& gradients) {
   }
 }
 
-template struct DepthBank<float>;
-template struct DepthBank<__nv_bfloat16>;
 template class DepthMixer<float>;
 template class DepthMixer<__nv_bfloat16>;
 

@@ -45,7 +45,10 @@ __global__ void naive_forward_kernel(SiteForward<T> site, int D, int H) {
   for (int k = 0; k < S; ++k) {
     const T* v = site.bank + (site.sources[k] * N + n) * D;
     float squares = 0;
-    for (int d = int(threadIdx.x); d < D; d += kThreads) squares += value(v + d) * value(v + d);
+    for (int d = int(threadIdx.x); d < D; d += kThreads) {
+      const float x = value(v + d);
+      squares += x * x;
+    }
     const float r = rsqrtf(block_sum(squares, scratch) / float(D) + site.eps);
     if (threadIdx.x == 0) put(site.rstd + site.sources[k] * N + n, r);
     for (int h = 0; h < H; ++h) {

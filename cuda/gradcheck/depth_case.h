@@ -57,10 +57,12 @@ DepthResult reference_result(const DepthCase& c, const DepthInputs& inputs);
 DepthResult plain_bf16_result(const DepthCase& c, const DepthInputs& inputs);
 namespace emulated {
 DepthResult kernel_result(const DepthCase& c, const DepthInputs& inputs);
-}
+}  // namespace emulated
 namespace gpu {
 DepthResult kernel_result(const DepthCase& c, const DepthInputs& inputs);
-}
+/// Throws with one sentence where CUDA finds no GPU that it can use.
+void require_device();
+}  // namespace gpu
 
 /// x rounded to bfloat16, to nearest, ties to even.
 double round_bf16(double x);

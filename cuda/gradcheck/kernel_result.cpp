@@ -119,4 +119,12 @@ DepthResult kernel_result(const DepthCase& c, const DepthInputs& inputs) {
   return c.type == RowType::bf16 ? run<__nv_bfloat16>(c, inputs) : run<float>(c, inputs);
 }
 
+void require_device() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess || devices == 0)
+    throw DeviceError(std::string("no GPU that CUDA can use here (") + cudaGetErrorString(error) +
+                      "); --device emulated runs the same kernels");
+}
+
 }  // namespace attnres::ATTNRES_BACKEND

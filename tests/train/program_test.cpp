@@ -84,6 +84,9 @@ TEST_CASE("usage mistakes: one line, status 2") {
   check_failure("train stray --out x", 2, "stray");
   check_failure("sample", 2, "--checkpoint is needed");
   check_failure("gradcheck --only nothing-like-this", 2, "nothing-like-this");
+  check_failure("gradcheck --device abacus", 2, "it can be reference, emulated or cuda");
+  check_failure("gradcheck --device emulated --dtype fp8", 2, "it can be fp32 or bf16");
+  check_failure("gradcheck --device emulated --heads 7", 2, "no case has this plan");
   check_failure("train --out x --resume --lr 3", 2, "--lr cannot change");
 }
 
@@ -306,5 +309,15 @@ TEST_CASE("gradcheck prints a table and passes") {
   const Result r = attnres_program("gradcheck --only depth_attention");
   CHECK(r.status == 0);
   CHECK(contains(r.output, "depth_attention, gather, H 3"));
+  CHECK(contains(r.output, " 0 failed"));
+}
+
+TEST_CASE("gradcheck runs the kernels that its options select") {
+  const Result r =
+      attnres_program("gradcheck --device emulated --plan block --dtype bf16 --heads 3");
+  CHECK(r.status == 0);
+  CHECK(contains(r.output, "block H 3, L 8, N 11, D 192, pre-norm, grouped by 3, bf16"));
+  CHECK(contains(r.output, "norm gain gradient"));
+  CHECK(!contains(r.output, "fp32"));
   CHECK(contains(r.output, " 0 failed"));
 }

@@ -59,7 +59,10 @@ int check_reference(const std::string& only, Table table) {
 KernelUnderTest kernels_on(const std::string& device) {
   if (device == "emulated") return emulated::kernel_result;
 #ifdef ATTNRES_HAVE_CUDA
-  if (device == "cuda") return gpu::kernel_result;
+  if (device == "cuda") {
+    gpu::require_device();
+    return gpu::kernel_result;
+  }
 #else
   if (device == "cuda")
     throw std::runtime_error(
@@ -101,17 +104,20 @@ int gradcheck_command(int argc, char** argv) {
   option<std::string>(options, "", "only", "TEXT", "Rows whose subject contains TEXT", "");
   flag(options, "", "failures", "Print failures alone");
   option<std::string>(options, "Kernels", "plan", "NAME",
-                      "full, block, window, delta, delta-block or residual (default: all)", "");
-  option<std::string>(options, "Kernels", "dtype", "NAME", "fp32 or bf16 (default: both)", "");
-  option<int>(options, "Kernels", "heads", "H", "Cases with H depth heads (default: all)", "0");
-  option<int>(options, "Kernels", "channels", "D", "Cases with D channels (default: all)", "0");
+                      "full, block, window, delta, delta-block or residual (default: all)");
+  option<std::string>(options, "Kernels", "dtype", "NAME", "fp32 or bf16 (default: both)");
+  option<int>(options, "Kernels", "heads", "H", "Cases with H depth heads (default: all)");
+  option<int>(options, "Kernels", "channels", "D", "Cases with D channels (default: all)");
   threads_option(options);
   const auto a = parse(options, argc, argv, kExamples, {"", "Kernels"});
   if (!a) return 0;
   const std::string device = (*a)["device"].as<std::string>();
   const std::string only = (*a)["only"].as<std::string>();
-  const CaseFilter filter{(*a)["plan"].as<std::string>(), (*a)["dtype"].as<std::string>(),
-                          (*a)["heads"].as<int>(), (*a)["channels"].as<int>()};
+  CaseFilter filter;
+  if (a->count("plan")) filter.plan = (*a)["plan"].as<std::string>();
+  if (a->count("dtype")) filter.type = (*a)["dtype"].as<std::string>();
+  if (a->count("heads")) filter.heads = (*a)["heads"].as<int>();
+  if (a->count("channels")) filter.channels = (*a)["channels"].as<int>();
   if (!filter.type.empty() && filter.type != "fp32" && filter.type != "bf16")
     throw UsageError("--dtype is \"" + filter.type + "\"; it can be fp32 or bf16");
   const Table table(a->count("failures") > 0);

@@ -71,7 +71,7 @@ void Block::run(const char* kernel, dim3 grid, dim3 block, uint3 index, std::siz
   warps_.resize(std::size_t(size_ + 31) / 32);
   for (auto& warp : warps_) {
     warp.exited = 0;
-    warp.meetings.clear();
+    for (auto& meeting : warp.meetings) meeting.mask = 0;
   }
   // Lanes that the block is too small for count as gone.
   if (size_ % 32 != 0) warps_.back().exited = ~0u << (size_ % 32);
@@ -84,8 +84,8 @@ void Block::run(const char* kernel, dim3 grid, dim3 block, uint3 index, std::siz
   if (order == ThreadOrder::shuffle) random_.seed(seed);
   free_.clear();
   for (const auto& fiber : fibers_) free_.push_back(fiber.get());
-  ready_.clear();
-  ready_first_ = 0;
+  ready_.resize(std::size_t(size_));
+  ready_first_ = ready_count_ = 0;
   for (int i = 0; i < size_; ++i) wake(order == ThreadOrder::reverse ? size_ - 1 - i : i);
 
   running = this;
@@ -95,9 +95,10 @@ void Block::run(const char* kernel, dim3 grid, dim3 block, uint3 index, std::siz
 #ifdef ATTNRES_EMULATOR_TSAN
   scheduler_.tsan_fiber = __tsan_get_current_fiber();
 #endif
-  publish(this);
-  while (failure_.fault == Fault::none && ready_first_ < ready_.size()) resume(next_ready());
-  observe(this);
+  publish(&body_);
+  while (failure_.fault == Fault::none && ready_count_ > 0) resume(next_ready());
+  observe(&done_);
+  if (done_ < size_) observe(&failure_);
   running = nullptr;
   if (failure_.fault == Fault::none && done_ < size_) failure_ = deadlock();
   if (failure_.fault != Fault::none) throw KernelError(describe(failure_));
@@ -105,20 +106,18 @@ void Block::run(const char* kernel, dim3 grid, dim3 block, uint3 index, std::siz
 
 int Block::next_ready() {
   if (order_ == ThreadOrder::shuffle) {
-    const std::size_t left = ready_.size() - ready_first_;
-    std::swap(ready_[ready_first_], ready_[ready_first_ + random_() % left]);
+    const std::size_t other = (ready_first_ + random_() % ready_count_) % ready_.size();
+    std::swap(ready_[ready_first_], ready_[other]);
   }
-  const int thread = ready_[ready_first_++];
-  if (ready_first_ == ready_.size()) {
-    ready_.clear();
-    ready_first_ = 0;
-  }
+  const int thread = ready_[ready_first_];
+  ready_first_ = (ready_first_ + 1) % ready_.size();
+  --ready_count_;
   return thread;
 }
 
 void Block::wake(int thread) {
   if (threads_[thread].state != State::fresh) threads_[thread].state = State::ready;
-  ready_.push_back(thread);
+  ready_[(ready_first_ + ready_count_++) % ready_.size()] = thread;
 }
 
 void Block::resume(int thread) {
@@ -150,7 +149,7 @@ void Block::enter() {
 }
 
 void Block::run_body() {
-  observe(this);  // what the host and earlier blocks on this OS thread wrote
+  observe(&body_);  // what the host and earlier blocks on this OS thread wrote
   try {
     (*body_)();
   } catch (const std::exception& error) {
@@ -158,7 +157,7 @@ void Block::run_body() {
     failure_.thread = current_;
     std::strncpy(failure_.text, error.what(), sizeof failure_.text - 1);
   }
-  publish(this);
+  publish(&done_);
 }
 
 // The current thread has returned from the kernel.
@@ -190,6 +189,7 @@ void Block::abandon() {
 }
 
 void Block::fail(const Failure& failure) {
+  publish(&failure_);
   failure_ = failure;
   abandon();
 }
@@ -198,6 +198,7 @@ void Block::wait(State state, CallSite site) {
   Thread& t = threads_[current_];
   t.state = state;
   t.site = site;
+  publish(&failure_);  // should nobody resume it: what it did is done before the launch has failed
   switch_context(t.fiber->context(), scheduler_);
 }
 
@@ -235,11 +236,10 @@ std::uint64_t Block::meet(Collective operation, unsigned mask, std::uint64_t val
           mask, site});
   auto& meetings = warps_[warp].meetings;
   std::size_t m = 0;
-  while (m < meetings.size() && !(meetings[m].mask & mask)) ++m;
-  if (m == meetings.size()) {
+  while (m < std::size(meetings) && !(meetings[m].mask & mask)) ++m;
+  if (m == std::size(meetings)) {
     m = 0;
-    while (m < meetings.size() && meetings[m].mask != 0) ++m;
-    if (m == meetings.size()) meetings.emplace_back();
+    while (meetings[m].mask != 0) ++m;
     meetings[m].mask = mask;
     meetings[m].arrived = 0;
     meetings[m].operation = operation;

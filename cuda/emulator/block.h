@@ -54,9 +54,10 @@ class Block {
     std::uint64_t values[32];
     int arguments[32];
   };
+  // Masks that meet at the same time share no lane, and a mask of one lane never waits.
   struct Warp {
     unsigned exited = 0;
-    std::vector<Meeting> meetings;
+    Meeting meetings[16];
   };
   // What went wrong, kept as plain data: text is made after the thread has been left.
   enum class Fault {
@@ -104,8 +105,8 @@ class Block {
   std::mt19937 random_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  std::vector<int> ready_;
-  std::size_t ready_first_ = 0;
+  std::vector<int> ready_;  // a ring: nothing is allocated while a thread of the kernel runs
+  std::size_t ready_first_ = 0, ready_count_ = 0;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
   Context scheduler_;

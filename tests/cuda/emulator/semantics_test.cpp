@@ -78,7 +78,7 @@ __global__ void count(unsigned* total, float* sum) {
 
 __global__ void scratch(float* out) {
   ATTNRES_DYNAMIC_SHARED(float, shared);
-  out[threadIdx.x] = shared[threadIdx.x];
+  out[blockIdx.x * blockDim.x + threadIdx.x] = shared[threadIdx.x];
   shared[threadIdx.x] = 1.0f;
 }
 
@@ -168,7 +168,7 @@ TEST_CASE("atomics count every thread of every block") {
 TEST_CASE("memory that nobody wrote is NaN: allocations, and shared memory of every block") {
   DeviceArray<float> fresh(std::size_t(4));
   for (const float x : fresh.download()) CHECK(std::isnan(x));
-  DeviceArray<float> out(std::size_t(32));
+  DeviceArray<float> out(std::size_t(3 * 32));
   for (int repeat = 0; repeat < 2; ++repeat) {
     launch("scratch", {3, 32, 32 * sizeof(float)}, scratch, out.data());
     for (const float x : out.download()) CHECK(std::isnan(x));

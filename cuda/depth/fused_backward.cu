@@ -2,8 +2,7 @@
 // Bytes per (source, consumer, channel) of a token in bfloat16: 2 for G; per source 2 for v and 2
 // for dv; per site 4 for the row pass that keeps G and delta.
 #include "cuda/depth/dispatch.h"
-#include "cuda/depth/kernels.h"
-#include "cuda/depth/lane.cuh"
+#include "cuda/depth/source_gradient.cuh"
 
 namespace attnres::ATTNRES_BACKEND {
 namespace {
@@ -64,12 +63,40 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
       if (lane.has(j)) store_parameter(partial + lane.channel(j) + c, dgain[j][c]);
 }
 
+/// Copies the folded queries of the consumers `first` and on into shared memory [U, D], for all
+/// teams of the block, and waits until they are there.
+template <class T, int U>
+__device__ __forceinline__ void stage_queries(const Gather<T>& gather, int first, int D,
+                                              float* queries) {
+  __syncthreads();  // the previous ones are done with
+  for (int i = int(threadIdx.x); i < U * D; i += int(blockDim.x))
+    if (first + i / D < gather.count)
+      queries[i] =
+          load_parameter(gather.folded + int64_t(gather.consumers[first + i / D].site) * D + i % D);
+  __syncthreads();
+}
+
+/// Adds what the consumers after the source's group have contributed (grouped_backward.cu).
+template <int V, int K, bool kWide>
+__device__ __forceinline__ void add_partial(const PartialGather& partial,
+                                            const Lane<V, K, kWide>& lane, float (&x)[K][V],
+                                            float& routed, int64_t n, int D) {
+#pragma unroll
+  for (int j = 0; j < K; ++j) {
+    if (!lane.has(j)) continue;
+    const auto later = load<float, V>(partial.dsource + n * D + lane.channel(j));
+#pragma unroll
+    for (int c = 0; c < V; ++c) x[j][c] += later[c];
+  }
+  if (lane.leads_row) routed += load_together(partial.routed + n, true);
+}
+
 template <class T, int V, int K, bool kWide>
 __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     fused_gather_kernel(Gather<T> gather, RowLayout row) {
   constexpr int U = kRowsInFlight<K, kWide>;
   __shared__ Exchange exchange;
-  ATTNRES_DYNAMIC_SHARED(float, shared);  // w of U consumers, for all teams of the block
+  ATTNRES_DYNAMIC_SHARED(float, queries);  // w of U consumers [U, D]
   Lane<V, K, kWide> lane(row, exchange);
   const int D = row.channels, H = row.heads;
   const int64_t N = gather.tokens;
@@ -84,14 +111,7 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     const float r = live ? load_together(gather.rstd + n, lane.leads_row) : 0.0f;
     float x[K][V] = {}, routed = 0;
     for (int first = 0; first < gather.count; first += U) {
-      if (!kWide) {
-        __syncthreads();
-        for (int i = int(threadIdx.x); i < U * D; i += int(blockDim.x))
-          if (first + i / D < gather.count)
-            shared[i] = load_parameter(gather.folded +
-                                       int64_t(gather.consumers[first + i / D].site) * D + i % D);
-        __syncthreads();
-      }
+      if (!kWide) stage_queries<T, U>(gather, first, D, queries);
       Packed<T, V> G[U][K];
       float p[U];
 #pragma unroll
@@ -111,51 +131,25 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
       for (int u = 0; u < U; ++u) {
         if (!live || first + u >= gather.count || !lane.active) continue;
         const Consumer consumer = gather.consumers[first + u];
-        const int64_t of_pair = (consumer.pair * N + n) * H + lane.head;
+        const int64_t site = consumer.site, of_pair = (consumer.pair * N + n) * H + lane.head;
         const float a = load_together(gather.weights + of_pair, lane.leads_head);
-        const float delta = load_together(
-            gather.delta + (int64_t(consumer.site) * N + n) * H + lane.head, lane.leads_head);
+        const float delta =
+            load_together(gather.delta + (site * N + n) * H + lane.head, lane.leads_head);
         const float e = a * (p[u] - delta);
         if (lane.leads_head) store_one(gather.errors + of_pair, e);
         if (lane.leads_head) routed += a * p[u];
         float w[K][V];
-        lane.load_query(kWide ? gather.folded + int64_t(consumer.site) * D : shared + u * D, kWide,
-                        w);
+        lane.load_query(kWide ? gather.folded + site * D : queries + u * D, kWide, w);
 #pragma unroll
         for (int j = 0; j < K; ++j)
 #pragma unroll
           for (int c = 0; c < V; ++c) x[j][c] += a * G[u][j][c] + r * e * w[j][c];
       }
     }
-    if (gather.partial.dsource != nullptr && live) {
-#pragma unroll
-      for (int j = 0; j < K; ++j) {
-        if (!lane.has(j)) continue;
-        const auto partial = load<float, V>(gather.partial.dsource + n * D + lane.channel(j));
-#pragma unroll
-        for (int c = 0; c < V; ++c) x[j][c] += partial[c];
-      }
-      if (lane.leads_row) routed += load_together(gather.partial.routed + n, true);
-    }
-    float along = -routed;
-#pragma unroll
-    for (int j = 0; j < K; ++j) along = dot(v[j], x[j], along);
-    along = lane.row_sum(along) * r * r / float(D);
-    if (!live) continue;
-#pragma unroll
-    for (int j = 0; j < K; ++j)
-#pragma unroll
-      for (int c = 0; c < V; ++c) x[j][c] -= along * v[j][c];
-    if (gather.carry != nullptr) {
-      Packed<T, V> carry[K];
-      lane.load_row(gather.carry + n * D, true, carry);
-#pragma unroll
-      for (int j = 0; j < K; ++j)
-#pragma unroll
-        for (int c = 0; c < V; ++c) x[j][c] += carry[j][c];
-    }
-    lane.store_row(gather.dsource + n * D, x);
-    if (gather.keep != nullptr) lane.store_row(gather.keep + n * D, x);
+    if (gather.partial.dsource != nullptr && live)
+      add_partial(gather.partial, lane, x, routed, n, D);
+    write_source_gradient(lane, v, x, routed, r, gather.carry, gather.dsource, gather.keep, D, n,
+                          live);
   }
 }
 

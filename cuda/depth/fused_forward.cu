@@ -41,6 +41,55 @@ __device__ __forceinline__ void fold(Mix<V, K>& mix, const float (&s)[U],
     }
 }
 
+/// The mix of the sources before `site.first`, as grouped_forward left it; empty where that is 0.
+template <class T, int V, int K, bool kWide>
+__device__ __forceinline__ Mix<V, K> begin_mix(const SiteForward<T>& site,
+                                               const Lane<V, K, kWide>& lane, int64_t n, int D,
+                                               int H) {
+  Mix<V, K> mix;
+  if (site.first == 0 || !lane.active) return mix;
+  mix.maximum = load_together(site.partial.maximum + n * H + lane.head, lane.leads_head);
+  mix.sum = load_together(site.partial.sum + n * H + lane.head, lane.leads_head);
+#pragma unroll
+  for (int j = 0; j < K; ++j) {
+    if (!lane.has(j)) continue;
+    const auto u = load<float, V>(site.partial.mix + n * D + lane.channel(j));
+#pragma unroll
+    for (int c = 0; c < V; ++c) mix.u[j][c] = u[c];
+  }
+  return mix;
+}
+
+/// r of a source.  The first site to read one has its row in registers: it computes r and keeps it.
+template <class T, int V, int K, bool kWide>
+__device__ __forceinline__ float source_rstd(const SiteForward<T>& site, Lane<V, K, kWide>& lane,
+                                             const Packed<T, V> (&v)[K], int source, int64_t n,
+                                             int D) {
+  float* const kept = site.rstd + source * site.tokens + n;
+  if (source != site.fresh) return load_together(kept, lane.leads_row);
+  float squares = 0;
+#pragma unroll
+  for (int j = 0; j < K; ++j) squares = dot(v[j], v[j], squares);
+  const float r = rsqrtf(lane.row_sum(squares) / float(D) + site.eps);
+  if (lane.leads_row) store_one(kept, r);
+  return r;
+}
+
+/// a = e^(s-m) / z: the lanes of a head share its sources.
+template <class T, int V, int K, bool kWide>
+__device__ __forceinline__ void write_weights(const SiteForward<T>& site, Lane<V, K, kWide>& lane,
+                                              const RowLayout& row, const float* logits,
+                                              float maximum, float scale, int64_t n) {
+  lane.sync();  // the logits are complete
+  if (lane.active)
+    for (int k = lane.rank; k < site.count; k += row.lanes_per_head) {
+      float* const a = site.weights + (k * site.tokens + n) * row.heads + lane.head;
+      const float s = k < site.first ? load_together(a, true) : logits[k * row.heads + lane.head];
+      store_one(a, expf(s - maximum) * scale);
+    }
+  lane.sync();  // and done with
+}
+
 template <class T, int V, int K, bool kWide>
 __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     fused_forward_kernel(SiteForward<T> site, RowLayout row) {
@@ -56,29 +105,15 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
 
   for (int64_t n = int64_t(blockIdx.x) * row.teams + lane.team; n < N;
        n += int64_t(gridDim.x) * row.teams) {
-    Mix<V, K> mix;
-    if (site.first > 0 && lane.active) {
-      mix.maximum = load_together(site.partial.maximum + n * H + lane.head, lane.leads_head);
-      mix.sum = load_together(site.partial.sum + n * H + lane.head, lane.leads_head);
-#pragma unroll
-      for (int j = 0; j < K; ++j) {
-        if (!lane.has(j)) continue;
-        const auto u = load<float, V>(site.partial.mix + n * D + lane.channel(j));
-#pragma unroll
-        for (int c = 0; c < V; ++c) mix.u[j][c] = u[c];
-      }
-    }
+    Mix<V, K> mix = begin_mix(site, lane, n, D, H);
     for (int first = site.first; first < site.count; first += U) {
       Packed<T, V> v[U][K];
-      float r[U], s[U];
+      float s[U];
 #pragma unroll
       for (int k = 0; k < U; ++k) {
         const bool wanted = first + k < site.count;
         const int source = wanted ? site.sources[first + k] : 0;
         lane.load_row(site.bank + (source * N + n) * D, wanted, v[k]);
-        r[k] = wanted && source != site.fresh
-                   ? load_together(site.rstd + source * N + n, lane.leads_row)
-                   : 0.0f;
       }
 #pragma unroll
       for (int k = 0; k < U; ++k) {
@@ -90,15 +125,8 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
 #pragma unroll
       for (int k = 0; k < U; ++k) {
         const bool wanted = first + k < site.count;
-        if (wanted && site.sources[first + k] == site.fresh) {
-          // The first site to read a source computes its statistic: the row is here already.
-          float squares = 0;
-#pragma unroll
-          for (int j = 0; j < K; ++j) squares = dot(v[k][j], v[k][j], squares);
-          r[k] = rsqrtf(lane.row_sum(squares) / float(D) + site.eps);
-          if (lane.leads_row) store_one(site.rstd + site.fresh * N + n, r[k]);
-        }
-        s[k] = wanted ? r[k] * s[k] : -INFINITY;
+        s[k] = wanted ? s[k] * source_rstd(site, lane, v[k], site.sources[first + k], n, D)
+                      : -INFINITY;
         if (wanted && lane.leads_head) logits[(first + k) * H + lane.head] = s[k];
       }
       fold(mix, s, v);
@@ -109,23 +137,8 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     for (int j = 0; j < K; ++j)
 #pragma unroll
       for (int c = 0; c < V; ++c) mix.u[j][c] *= scale;
-    write_output(lane, mix.u, site.output, site.norm, site.eps, D, n, true);
-
-    // a = e^(s-m) / z: the lanes of a head share its sources.
-    if (kWide)
-      __syncthreads();
-    else
-      __syncwarp();
-    if (lane.active)
-      for (int k = lane.rank; k < site.count; k += row.lanes_per_head) {
-        float* const a = site.weights + (k * N + n) * H + lane.head;
-        const float s = k < site.first ? load_together(a, true) : logits[k * H + lane.head];
-        store_one(a, expf(s - mix.maximum) * scale);
-      }
-    if (kWide)
-      __syncthreads();
-    else
-      __syncwarp();
+    write_output(lane, mix.u, site.output, site.norm, site.eps, D, n);
+    write_weights(site, lane, row, logits, mix.maximum, scale, n);
   }
 }
 

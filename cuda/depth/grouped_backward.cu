@@ -4,8 +4,7 @@
 // Bytes per (group, consumer, channel) of a token in bfloat16: 2 for G; per source 2 for v, and for
 // all but the last 4 + 4 for its partial sum.
 #include "cuda/depth/dispatch.h"
-#include "cuda/depth/kernels.h"
-#include "cuda/depth/lane.cuh"
+#include "cuda/depth/source_gradient.cuh"
 
 namespace attnres::ATTNRES_BACKEND {
 namespace {
@@ -75,18 +74,8 @@ __global__ void __launch_bounds__(256) grouped_gather_kernel(GroupGather<T> grou
             store<float, V>(group.partials[i].dsource + n * D + lane.channel(j), x[i][j]);
         continue;
       }
-      float along = -routed[i];
-#pragma unroll
-      for (int j = 0; j < K; ++j) along = dot(v[i][j], x[i][j], along);
-      along = lane.row_sum(along) * r[i] * r[i] / float(D);
-      Packed<T, V> carry[K];
-      lane.load_row(group.carry + (group.carry ? n * D : 0), group.carry != nullptr, carry);
-#pragma unroll
-      for (int j = 0; j < K; ++j)
-#pragma unroll
-        for (int c = 0; c < V; ++c) x[i][j][c] += carry[j][c] - along * v[i][j][c];
-      lane.store_row(group.dsource + n * D, x[i]);
-      if (group.keep != nullptr) lane.store_row(group.keep + n * D, x[i]);
+      write_source_gradient(lane, v[i], x[i], routed[i], r[i], group.carry, group.dsource,
+                            group.keep, D, n, true);
     }
   }
 }

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(256)
     for (int j = 0; j < K; ++j)
 #pragma unroll
       for (int c = 0; c < V; ++c) u[0][j][c] *= scale;
-    write_output(lane, u[0], group.output, group.norm, group.eps, D, n, true);
+    write_output(lane, u[0], group.output, group.norm, group.eps, D, n);
     __syncthreads();
     if (lane.active)
       for (int k = lane.rank; k < group.count; k += row.lanes_per_head)

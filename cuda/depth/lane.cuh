@@ -77,6 +77,14 @@ class Lane {
       for (int c = 0; c < V; ++c) x[j][c] = has(j) ? load_parameter(row + channel(j) + c) : 0.0f;
   }
 
+  /// All lanes of the team have arrived, and see what the others wrote to shared memory.
+  __device__ __forceinline__ void sync() const {
+    if (kWide)
+      __syncthreads();
+    else
+      __syncwarp();
+  }
+
   /// Each x[u] becomes its sum over the lanes of the head.
   template <int U>
   __device__ __forceinline__ void head_sum(float (&x)[U]) {

@@ -8,12 +8,12 @@
 namespace attnres::ATTNRES_BACKEND {
 
 /// output[n] = o;  with a pre-norm:  normed[n] = rstd * o ∘ gain,  rstd = (mean(o^2) + eps)^(-1/2).
-/// Every lane of the team calls it; `live` is false where there is no token n.
+/// Every lane of the team calls it.
 template <class T, int V, int K, bool kWide>
 __device__ __forceinline__ void write_output(Lane<V, K, kWide>& lane, const float (&o)[K][V],
                                              T* output, const PreNorm<T>& norm, float eps, int D,
-                                             int64_t n, bool live) {
-  if (live) lane.store_row(output + n * D, o);
+                                             int64_t n) {
+  lane.store_row(output + n * D, o);
   if (norm.gain == nullptr) return;
   float squares = 0;
 #pragma unroll
@@ -21,7 +21,6 @@ __device__ __forceinline__ void write_output(Lane<V, K, kWide>& lane, const floa
 #pragma unroll
     for (int c = 0; c < V; ++c) squares += o[j][c] * o[j][c];
   const float rstd = rsqrtf(lane.row_sum(squares) / float(D) + eps);
-  if (!live) return;
   float normed[K][V];
   lane.load_parameters(norm.gain, normed);
 #pragma unroll

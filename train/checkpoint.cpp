@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "train/files.h"
+#include "data/files.h"
 #include "train/safetensors.h"
 
 namespace attnres {

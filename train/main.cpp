@@ -24,6 +24,7 @@ constexpr Command kCommands[] = {
     {"gradcheck", attnres::gradcheck_command, "every gradient against finite differences"},
     {"dump", attnres::dump_command, "loss, logits, routing and gradients of a batch, to a file"},
     {"init", attnres::init_command, "a fresh model from a config.json"},
+    {"tokenize", attnres::tokenize_command, "text and jsonl files to token shards"},
 };
 
 void print_help() {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "train/files.h"
+#include "data/files.h"
 
 namespace attnres {
 namespace {

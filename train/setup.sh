@@ -3,7 +3,7 @@
 # configures the Release build.  Elsewhere CMake fetches pinned releases of the libraries.
 
 PACKAGES=(g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libcxxopts-dev doctest-dev
-          libbenchmark-dev libopenblas-dev)
+          libbenchmark-dev libopenblas-dev libpcre2-dev libutf8proc-dev)
 
 missing_packages() {
   local package
@@ -39,7 +39,7 @@ configure() {
     cmake -S . -B "$1" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release >"$1.configure.log" 2>&1 || {
       cat "$1.configure.log" >&2
       rm -f "$1/CMakeCache.txt"  # or the next call would take this for a configuration
-      echo "configuring failed; by hand: install Eigen 3.4, nlohmann-json, cxxopts 3.1, doctest and Google Benchmark, or let CMake reach the network" >&2
+      echo "configuring failed; by hand: install Eigen 3.4, nlohmann-json, cxxopts 3.1, PCRE2, utf8proc, doctest and Google Benchmark, or let CMake reach the network" >&2
       exit 1
     }
     rm -f "$1.configure.log"

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "data/byte_tokenizer.h"
-#include "train/files.h"
+#include "data/files.h"
 #include "train/machine.h"
 #include "train/sampler.h"
 #include "train/text.h"

@@ -9,6 +9,8 @@
 namespace attnres::ATTNRES_BACKEND {
 namespace {
 
+constexpr int64_t kMaxSharedBytes = 200 << 10;  // of the 227 KiB that a block can have
+
 std::size_t size(int64_t a, int64_t b = 1, int64_t c = 1) { return std::size_t(a * b * c); }
 
 // In the order of DepthBank's members.
@@ -61,10 +63,15 @@ void DepthShape::validate() const {
   if (H < 1 || channels % H != 0)
     throw std::invalid_argument(std::to_string(channels) + " channels do not divide into " +
                                 std::to_string(H) + " depth heads");
-  if (attends() && generation != Generation::naive && !site_layout(channels, H))
+  if (!attends() || generation == Generation::naive) return;
+  const auto row = site_layout(channels, H);
+  // A block keeps the logits of its tokens, [S, H] each, in shared memory.
+  const int64_t logits = row ? int64_t(row->teams) * (sublayers + 1) * H * 4 : 0;
+  if (!row || logits > kMaxSharedBytes)
     throw std::invalid_argument(std::to_string(H) + " depth heads of " +
-                                std::to_string(channels / H) +
-                                " channels fit no block of threads; the naive generation takes "
+                                std::to_string(channels / H) + " channels over " +
+                                std::to_string(sublayers) +
+                                " sublayers fit no block of threads; the naive generation takes "
                                 "them");
 }
 

@@ -69,10 +69,13 @@ template <class T, int U>
 __device__ __forceinline__ void stage_queries(const Gather<T>& gather, int first, int D,
                                               float* queries) {
   __syncthreads();  // the previous ones are done with
-  for (int i = int(threadIdx.x); i < U * D; i += int(blockDim.x))
-    if (first + i / D < gather.count)
-      queries[i] =
-          load_parameter(gather.folded + int64_t(gather.consumers[first + i / D].site) * D + i % D);
+  for (int u = 0; u < U && first + u < gather.count; ++u) {
+    const float* const w = gather.folded + int64_t(gather.consumers[first + u].site) * D;
+    for (int c = 4 * int(threadIdx.x); c < D; c += 4 * int(blockDim.x)) {
+      *reinterpret_cast<float4*>(queries + u * D + c) = *reinterpret_cast<const float4*>(w + c);
+      count_parameters(sizeof(float4));
+    }
+  }
   __syncthreads();
 }
 
@@ -113,12 +116,18 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     for (int first = 0; first < gather.count; first += U) {
       if (!kWide) stage_queries<T, U>(gather, first, D, queries);
       Packed<T, V> G[U][K];
-      float p[U];
+      float p[U], a[U], delta[U];
 #pragma unroll
       for (int u = 0; u < U; ++u) {
         const bool wanted = live && first + u < gather.count;
-        const int64_t site = wanted ? gather.consumers[first + u].site : 0;
-        lane.load_row(gather.gradients + (site * N + n) * D, wanted, G[u]);
+        const Consumer consumer = wanted ? gather.consumers[first + u] : Consumer{0, 0};
+        lane.load_row(gather.gradients + (consumer.site * N + n) * D, wanted, G[u]);
+        a[u] = delta[u] = 0;
+        if (!wanted || !lane.active) continue;
+        a[u] = load_together(gather.weights + (consumer.pair * N + n) * H + lane.head,
+                             lane.leads_head);
+        delta[u] =
+            load_together(gather.delta + (consumer.site * N + n) * H + lane.head, lane.leads_head);
       }
 #pragma unroll
       for (int u = 0; u < U; ++u) {
@@ -131,19 +140,18 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
       for (int u = 0; u < U; ++u) {
         if (!live || first + u >= gather.count || !lane.active) continue;
         const Consumer consumer = gather.consumers[first + u];
-        const int64_t site = consumer.site, of_pair = (consumer.pair * N + n) * H + lane.head;
-        const float a = load_together(gather.weights + of_pair, lane.leads_head);
-        const float delta =
-            load_together(gather.delta + (site * N + n) * H + lane.head, lane.leads_head);
-        const float e = a * (p[u] - delta);
-        if (lane.leads_head) store_one(gather.errors + of_pair, e);
-        if (lane.leads_head) routed += a * p[u];
+        const float e = a[u] * (p[u] - delta[u]);
+        if (lane.leads_head) {
+          store_one(gather.errors + (consumer.pair * N + n) * H + lane.head, e);
+          routed += a[u] * p[u];
+        }
         float w[K][V];
-        lane.load_query(kWide ? gather.folded + site * D : queries + u * D, kWide, w);
+        lane.load_query(kWide ? gather.folded + int64_t(consumer.site) * D : queries + u * D, kWide,
+                        w);
 #pragma unroll
         for (int j = 0; j < K; ++j)
 #pragma unroll
-          for (int c = 0; c < V; ++c) x[j][c] += a * G[u][j][c] + r * e * w[j][c];
+          for (int c = 0; c < V; ++c) x[j][c] += a[u] * G[u][j][c] + r * e * w[j][c];
       }
     }
     if (gather.partial.dsource != nullptr && live)

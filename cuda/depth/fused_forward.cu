@@ -60,18 +60,15 @@ __device__ __forceinline__ Mix<V, K> begin_mix(const SiteForward<T>& site,
   return mix;
 }
 
-/// r of a source.  The first site to read one has its row in registers: it computes r and keeps it.
+/// r of a source that no site has read yet: its row is in registers, so it costs no other pass.
 template <class T, int V, int K, bool kWide>
-__device__ __forceinline__ float source_rstd(const SiteForward<T>& site, Lane<V, K, kWide>& lane,
-                                             const Packed<T, V> (&v)[K], int source, int64_t n,
-                                             int D) {
-  float* const kept = site.rstd + source * site.tokens + n;
-  if (source != site.fresh) return load_together(kept, lane.leads_row);
+__device__ __forceinline__ float first_rstd(const SiteForward<T>& site, Lane<V, K, kWide>& lane,
+                                            const Packed<T, V> (&v)[K], int64_t n, int D) {
   float squares = 0;
 #pragma unroll
   for (int j = 0; j < K; ++j) squares = dot(v[j], v[j], squares);
   const float r = rsqrtf(lane.row_sum(squares) / float(D) + site.eps);
-  if (lane.leads_row) store_one(kept, r);
+  if (lane.leads_row) store_one(site.rstd + site.fresh * site.tokens + n, r);
   return r;
 }
 
@@ -108,12 +105,14 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
     Mix<V, K> mix = begin_mix(site, lane, n, D, H);
     for (int first = site.first; first < site.count; first += U) {
       Packed<T, V> v[U][K];
-      float s[U];
+      float s[U], r[U];
 #pragma unroll
       for (int k = 0; k < U; ++k) {
         const bool wanted = first + k < site.count;
-        const int source = wanted ? site.sources[first + k] : 0;
+        const int source = wanted ? site.sources[first + k] : site.fresh;
         lane.load_row(site.bank + (source * N + n) * D, wanted, v[k]);
+        r[k] =
+            source == site.fresh ? 0.0f : load_together(site.rstd + source * N + n, lane.leads_row);
       }
 #pragma unroll
       for (int k = 0; k < U; ++k) {
@@ -125,8 +124,9 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
 #pragma unroll
       for (int k = 0; k < U; ++k) {
         const bool wanted = first + k < site.count;
-        s[k] = wanted ? s[k] * source_rstd(site, lane, v[k], site.sources[first + k], n, D)
-                      : -INFINITY;
+        if (wanted && site.sources[first + k] == site.fresh)
+          r[k] = first_rstd(site, lane, v[k], n, D);
+        s[k] = wanted ? r[k] * s[k] : -INFINITY;
         if (wanted && lane.leads_head) logits[(first + k) * H + lane.head] = s[k];
       }
       fold(mix, s, v);

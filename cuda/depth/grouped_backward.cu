@@ -10,7 +10,8 @@ namespace attnres::ATTNRES_BACKEND {
 namespace {
 
 template <class T, int V, int K, int kGroup>
-__global__ void __launch_bounds__(256) grouped_gather_kernel(GroupGather<T> group, RowLayout row) {
+__global__ void __launch_bounds__(256, 1)
+    grouped_gather_kernel(GroupGather<T> group, RowLayout row) {
   __shared__ Exchange exchange;
   Lane<V, K, true> lane(row, exchange);
   const int D = row.channels, H = row.heads;
@@ -31,10 +32,21 @@ __global__ void __launch_bounds__(256) grouped_gather_kernel(GroupGather<T> grou
         for (int c = 0; c < V; ++c) x[i][j][c] = 0;
     }
     for (int k = 0; k < group.count; ++k) {
+      // Everything that this consumer needs is on its way before the first sum waits.
       const int64_t site = group.sites[k];
       Packed<T, V> G[K];
       lane.load_row(group.gradients + (site * N + n) * D, true, G);
-      float p[kGroup];
+      float p[kGroup], a[kGroup], delta = 0, w[K][V];
+      if (lane.active)
+        delta = load_together(group.delta + (site * N + n) * H + lane.head, lane.leads_head);
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        const int64_t pair = i < group.sources ? group.pairs[k * kMaxGroup + i] : -1;
+        a[i] = pair < 0 || !lane.active
+                   ? 0.0f
+                   : load_together(group.weights + (pair * N + n) * H + lane.head, lane.leads_head);
+      }
+      lane.load_query(group.folded + site * D, true, w);
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
         p[i] = 0;
@@ -42,24 +54,19 @@ __global__ void __launch_bounds__(256) grouped_gather_kernel(GroupGather<T> grou
         for (int j = 0; j < K; ++j) p[i] = dot(v[i][j], G[j], p[i]);
       }
       lane.head_sum(p);
-      if (!lane.active) continue;
-      const float delta =
-          load_together(group.delta + (site * N + n) * H + lane.head, lane.leads_head);
-      float w[K][V];
-      lane.load_query(group.folded + site * D, true, w);
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
         const int64_t pair = i < group.sources ? group.pairs[k * kMaxGroup + i] : -1;
-        if (pair < 0) continue;
-        const int64_t of_pair = (pair * N + n) * H + lane.head;
-        const float a = load_together(group.weights + of_pair, lane.leads_head);
-        const float e = a * (p[i] - delta);
-        if (lane.leads_head) store_one(group.errors + of_pair, e);
-        if (lane.leads_head) routed[i] += a * p[i];
+        if (pair < 0 || !lane.active) continue;
+        const float e = a[i] * (p[i] - delta);
+        if (lane.leads_head) {
+          store_one(group.errors + (pair * N + n) * H + lane.head, e);
+          routed[i] += a[i] * p[i];
+        }
 #pragma unroll
         for (int j = 0; j < K; ++j)
 #pragma unroll
-          for (int c = 0; c < V; ++c) x[i][j][c] += a * G[j][c] + r[i] * e * w[j][c];
+          for (int c = 0; c < V; ++c) x[i][j][c] += a[i] * G[j][c] + r[i] * e * w[j][c];
       }
     }
 #pragma unroll

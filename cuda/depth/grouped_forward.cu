@@ -9,7 +9,7 @@ namespace attnres::ATTNRES_BACKEND {
 namespace {
 
 template <class T, int V, int K, int kGroup>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 1)
     grouped_forward_kernel(GroupForward<T> group, RowLayout row) {
   __shared__ Exchange exchange;
   ATTNRES_DYNAMIC_SHARED(float, shared);
@@ -34,14 +34,23 @@ __global__ void __launch_bounds__(256)
         for (int c = 0; c < V; ++c) u[l][j][c] = 0;
     }
     Packed<T, V> next[K];
-    lane.load_row(group.bank + (group.sources[0] * N + n) * D, true, next);
+    float next_r = 0;
+    // A row and its r are on their way while the one before is used.
+    const auto fetch = [&](int i) {
+      if (i == group.count) return;
+      const int source = group.sources[i];
+      lane.load_row(group.bank + (source * N + n) * D, true, next);
+      if (source != group.fresh)
+        next_r = load_together(group.rstd + source * N + n, lane.leads_row);
+    };
+    fetch(0);
     for (int i = 0; i < group.count; ++i) {
       const int source = group.sources[i];
       Packed<T, V> v[K];
 #pragma unroll
       for (int j = 0; j < K; ++j) v[j] = next[j];
-      const bool more = i + 1 < group.count;  // the next row is on its way while this one is used
-      lane.load_row(group.bank + ((more ? group.sources[i + 1] : 0) * N + n) * D, more, next);
+      float r = next_r;
+      fetch(i + 1);
       float s[kGroup];
 #pragma unroll
       for (int l = 0; l < kGroup; ++l) {
@@ -53,15 +62,12 @@ __global__ void __launch_bounds__(256)
         for (int j = 0; j < K; ++j) s[l] = dot(v[j], query[j], s[l]);
       }
       lane.head_sum(s);
-      float r;
       if (source == group.fresh) {
         float squares = 0;
 #pragma unroll
         for (int j = 0; j < K; ++j) squares = dot(v[j], v[j], squares);
         r = rsqrtf(lane.row_sum(squares) / float(D) + group.eps);
         if (lane.leads_row) store_one(group.rstd + source * N + n, r);
-      } else {
-        r = load_together(group.rstd + source * N + n, lane.leads_row);
       }
 #pragma unroll
       for (int l = 0; l < kGroup; ++l) {

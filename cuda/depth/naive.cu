@@ -123,9 +123,9 @@ __global__ void naive_scatter_kernel(Scatter<T> site) {
       for (int c = h * C + int(threadIdx.x); c < (h + 1) * C; c += kThreads)
         put(dv + c, value(dv + c) + a * value(G + c) + r * e * load_parameter(site.folded + c));
     }
+    __syncthreads();  // below, a channel may belong to another thread than above
     for (int c = int(threadIdx.x); c < D; c += kThreads)
       put(dv + c, value(dv + c) - r * r / float(D) * sum_e_s * value(v + c));
-    __syncthreads();
   }
 }
 

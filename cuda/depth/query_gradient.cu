@@ -2,6 +2,7 @@
 // fixed order.  Bytes per (source, channel) of a token in bfloat16: 2 for v, and 4 H / D per
 // consumer for e; what it adds to per chunk of tokens does not grow with them.
 #include <algorithm>
+#include <type_traits>
 
 #include "cuda/depth/kernels.h"
 #include "cuda/depth/query_tiling.h"
@@ -11,8 +12,8 @@ namespace attnres::ATTNRES_BACKEND {
 namespace {
 
 // Thread (q, c) sums channel c for the consumers q, q + groups, ... of this pass.
-template <class T, int V>
-__global__ void __launch_bounds__(kQueryThreads)
+template <class T, int V, int kSums>
+__global__ void __launch_bounds__(kQueryThreads, 1)
     query_gradient_kernel(QueryGradient<T> g, QueryTiling tile, int64_t tokens_per_chunk) {
   ATTNRES_DYNAMIC_SHARED(float, shared);
   const int D = g.channels, H = g.heads, C = D / H;
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(kQueryThreads)
 
   for (int first = 0; first < g.count; first += tile.consumers) {
     const int consumers = min(tile.consumers, g.count - first);
-    float sum[kQueryConsumersPerThread];
+    float sum[kSums];
 #pragma unroll
     for (float& value : sum) value = 0;
     for (int64_t base = begin; base < end; base += tile.batch) {
@@ -56,14 +57,14 @@ __global__ void __launch_bounds__(kQueryThreads)
       for (int n = 0; n < batch; ++n) {
         const float value = x[n * tile.channels + c];
 #pragma unroll
-        for (int k = 0; k < kQueryConsumersPerThread; ++k)
+        for (int k = 0; k < kSums; ++k)
           if (group + k * groups < consumers)
             sum[k] += e[(n * consumers + group + k * groups) * heads + head] * value;
       }
     }
     if (!active) continue;
 #pragma unroll
-    for (int k = 0; k < kQueryConsumersPerThread; ++k) {
+    for (int k = 0; k < kSums; ++k) {
       if (group + k * groups >= consumers) continue;
       const int site = g.consumers[first + group + k * groups].site;
       float* const out = g.partials + (int64_t(chunk) * g.sites + site) * D + first_channel + c;
@@ -97,12 +98,18 @@ void query_gradient(const QueryGradient<T>& g, cudaStream_t stream) {
   const Grid grid{unsigned(chunks * tile.tiles), kQueryThreads, shared, stream};
   const int C = g.channels / g.heads;
   // A tile begins at a multiple of C or of kQueryTile: vectors must divide both.
-  if (C % 8 == 0)
-    launch("query_gradient", grid, query_gradient_kernel<T, 8>, g, tile, per_chunk);
-  else if (C % 4 == 0)
-    launch("query_gradient", grid, query_gradient_kernel<T, 4>, g, tile, per_chunk);
-  else
-    launch("query_gradient", grid, query_gradient_kernel<T, 1>, g, tile, per_chunk);
+  const auto run = [&](auto V) {
+    const int groups = kQueryThreads / tile.channels;
+    const int sums = (tile.consumers + groups - 1) / groups;  // per thread
+    if (sums <= 8)
+      launch("query_gradient", grid, query_gradient_kernel<T, V, 8>, g, tile, per_chunk);
+    else
+      launch("query_gradient", grid, query_gradient_kernel<T, V, kQueryConsumersPerThread>, g, tile,
+             per_chunk);
+  };
+  if (C % 8 == 0) return run(std::integral_constant<int, 8>());
+  if (C % 4 == 0) return run(std::integral_constant<int, 4>());
+  run(std::integral_constant<int, 1>());
 }
 
 template void query_gradient<float>(const QueryGradient<float>&, cudaStream_t);

@@ -16,7 +16,7 @@ struct RowLayout {
   int lanes_per_head;                  ///< G, a power of two
   int warps;                           ///< per team
   int teams;                           ///< tokens that a block works on at a time
-  bool wide;                           ///< more than one warp per team, or a vector below 8
+  bool wide;  ///< the team is the whole block, and sums may cross its warps
 
   int threads() const { return 32 * warps * teams; }
 };

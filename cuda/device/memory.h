@@ -47,16 +47,19 @@ class DeviceArray {
   std::size_t bytes() const { return size_ * sizeof(T); }
 
   void upload(std::span<const T> values) {
+    if (size_ == 0) return;
     check_device(cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
                  "cudaMemcpy to the device");
   }
   std::vector<T> download() const {
     std::vector<T> values(size_);
+    if (size_ == 0) return values;
     check_device(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost),
                  "cudaMemcpy from the device");
     return values;
   }
   void zero(cudaStream_t stream = nullptr) {
+    if (size_ == 0) return;
     check_device(cudaMemsetAsync(data_, 0, bytes(), stream), "cudaMemsetAsync");
   }
 

@@ -213,18 +213,20 @@ void Block::barrier(CallSite site) {
     while (threads_[other].state != State::at_barrier) ++other;
     fail({Fault::barrier_at_two_places, current_, other, 0, site, barrier_site_});
   }
-  publish(&at_barrier_);
+  char* const tag = &barrier_turns_.tags[barrier_turns_.turn];
+  publish(tag);
   barrier_site_ = site;
   if (++at_barrier_ < size_) {
     wait(State::at_barrier, site);
   } else {
     at_barrier_ = 0;
+    barrier_turns_.turn ^= 1;
     for (int i = 0; i < size_; ++i) {
       const int thread = order_ == ThreadOrder::reverse ? size_ - 1 - i : i;
       if (thread != current_) wake(thread);
     }
   }
-  observe(&at_barrier_);
+  observe(tag);
 }
 
 std::uint64_t Block::meet(Collective operation, unsigned mask, std::uint64_t value, int argument,
@@ -255,12 +257,13 @@ std::uint64_t Block::meet(Collective operation, unsigned mask, std::uint64_t val
   meeting.arguments[lane] = argument;
   meeting.arrived |= 1u << lane;
   // Only __syncwarp orders memory; shuffles and votes do not.
-  if (operation == Collective::syncwarp) publish(&warps_[warp]);
+  char* const tag = &meeting.turns.tags[meeting.turns.turn];
+  if (operation == Collective::syncwarp) publish(tag);
   if (meeting.arrived == mask)
     complete(warp, meeting);
   else
     wait(State::in_meeting, site);
-  if (operation == Collective::syncwarp) observe(&warps_[warp]);
+  if (operation == Collective::syncwarp) observe(tag);
   return threads_[current_].result;
 }
 
@@ -308,6 +311,7 @@ void Block::complete(int warp, Meeting& meeting) {
   }
   const unsigned mask = meeting.mask;
   meeting.mask = 0;
+  meeting.turns.turn ^= 1;
   for (int i = 0; i < 32; ++i) {
     const int lane = order_ == ThreadOrder::reverse ? 31 - i : i;
     if (!(mask >> lane & 1)) continue;

@@ -46,6 +46,13 @@ class Block {
     std::uint64_t result = 0;
     Fiber* fiber = nullptr;
   };
+  // What ThreadSanitizer orders a barrier by: one tag for the even ones and one for the odd,
+  // because a late thread may observe its barrier's tag when early ones have published the next
+  // barrier's.
+  struct Turns {
+    char tags[2];
+    int turn = 0;
+  };
   // Lanes of one warp that meet for one operation.
   struct Meeting {
     unsigned mask = 0, arrived = 0;  // mask 0: nobody meets
@@ -53,6 +60,7 @@ class Block {
     CallSite site{nullptr, 0};
     std::uint64_t values[32];
     int arguments[32];
+    Turns turns;
   };
   // Masks that meet at the same time share no lane, and a mask of one lane never waits.
   struct Warp {
@@ -101,6 +109,7 @@ class Block {
   const std::function<void()>* body_ = nullptr;
   int size_ = 0, done_ = 0, at_barrier_ = 0, current_ = -1;
   CallSite barrier_site_{nullptr, 0};
+  Turns barrier_turns_;
   ThreadOrder order_ = ThreadOrder::forward;
   std::mt19937 random_;
   std::vector<Thread> threads_;

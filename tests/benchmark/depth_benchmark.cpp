@@ -114,7 +114,7 @@ void run(benchmark::State& state, const Model& model, Generation generation, boo
   RoutingStep<T> step(shape_of(model, generation));
   const auto pass = [&] { backward ? step.backward() : step.forward(); };
   step.forward();
-  for (int warm_up = 0; warm_up < 3; ++warm_up) pass();
+  for (int warm_up = generation == Generation::naive ? 2 : 0; warm_up < 3; ++warm_up) pass();
   std::vector<double> times;
   for (auto _ : state) {
     times.push_back(timed(pass));
@@ -180,7 +180,8 @@ void register_all() {
 #ifdef ATTNRES_EMULATED
         b->Iterations(1)->Unit(benchmark::kMillisecond);
 #else
-        b->UseManualTime()->MinTime(0.2)->Unit(benchmark::kMicrosecond);
+        b->UseManualTime()->Unit(benchmark::kMicrosecond);
+        b->Iterations(generation == Generation::naive ? 2 : 20);  // naive: seconds per pass
 #endif
       }
 }

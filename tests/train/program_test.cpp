@@ -7,7 +7,7 @@
 
 #include "data/token_shard.h"
 #include "tests/train/train_support.h"
-#include "train/files.h"
+#include "data/files.h"
 #include "train/safetensors.h"
 
 using namespace attnres;

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/train/train_support.h"
-#include "train/files.h"
+#include "data/files.h"
 
 using namespace attnres;
 using namespace attnres::test;

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "tests/train/train_support.h"
-#include "train/files.h"
+#include "data/files.h"
 
 using namespace attnres;
 using namespace attnres::test;

@@ -8,7 +8,7 @@
 #include "data/byte_tokenizer.h"
 #include "reference/parallel.h"
 #include "train/checkpoint.h"
-#include "train/files.h"
+#include "data/files.h"
 #include "train/presets.h"
 
 namespace attnres {

@@ -27,6 +27,7 @@ int inspect_command(int argc, char** argv);
 int gradcheck_command(int argc, char** argv);
 int dump_command(int argc, char** argv);
 int init_command(int argc, char** argv);
+int tokenize_command(int argc, char** argv);
 
 /// Declares --NAME VALUE with its help, in a group of the help text; no default: it may be absent.
 template <class T>

@@ -5,7 +5,7 @@
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/evaluate.h"
-#include "train/files.h"
+#include "data/files.h"
 
 namespace attnres {
 

@@ -3,7 +3,7 @@
 
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
-#include "train/files.h"
+#include "data/files.h"
 
 namespace attnres {
 

@@ -7,7 +7,7 @@
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/depth_report.h"
-#include "train/files.h"
+#include "data/files.h"
 #include "train/heat_map.h"
 
 namespace attnres {

@@ -4,7 +4,7 @@
 #include "train/commands/command.h"
 #include "train/commands/run_plan.h"
 #include "train/depth_report.h"
-#include "train/files.h"
+#include "data/files.h"
 #include "train/heat_map.h"
 #include "train/loss_curve.h"
 #include "train/presets.h"

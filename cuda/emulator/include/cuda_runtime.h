@@ -127,8 +127,8 @@ T shuffle(unsigned mask, T value, int source, CallSite site) {
 }
 }  // namespace detail
 
-// A source outside the segment of `width` lanes yields the thread's own value, as the PTX manual
-// defines; a source outside the mask is an error.
+// A source past its segment of `width` lanes (for _up: before it) yields the thread's own value, as
+// the PTX manual defines; a source outside the mask is an error.
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
               CallSite site = CallSite::here()) {
@@ -139,8 +139,7 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32,
                   CallSite site = CallSite::here()) {
   const int lane = lane_of_current_thread(), source = lane ^ lanes;
-  return detail::shuffle(mask, value,
-                         (source | (width - 1)) == (lane | (width - 1)) ? source : lane, site);
+  return detail::shuffle(mask, value, source <= (lane | (width - 1)) ? source : lane, site);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,

@@ -67,16 +67,17 @@ TEST_CASE("a result of the kernels has every tensor that the reference has") {
 }
 
 TEST_CASE("the order in which threads run changes no bit") {
-  for (const Generation generation : kGenerations) {
-    const DepthCase c = small_case(generation, RowType::bf16);
-    const DepthInputs inputs(c);
-    const DepthResult forward = emulated::kernel_result(c, inputs);
-    for (const char* order : {"reverse", "shuffle:1", "shuffle:2"}) {
-      ::setenv("ATTNRES_THREAD_ORDER", order, 1);
-      CHECK(same_bits(forward, emulated::kernel_result(c, inputs)));
-      ::unsetenv("ATTNRES_THREAD_ORDER");
+  for (const RowType type : {RowType::fp32, RowType::bf16})
+    for (const Generation generation : kGenerations) {
+      const DepthCase c = small_case(generation, type);
+      const DepthInputs inputs(c);
+      const DepthResult forward = emulated::kernel_result(c, inputs);
+      for (const char* order : {"reverse", "shuffle:1", "shuffle:2"}) {
+        ::setenv("ATTNRES_THREAD_ORDER", order, 1);
+        CHECK(same_bits(forward, emulated::kernel_result(c, inputs)));
+        ::unsetenv("ATTNRES_THREAD_ORDER");
+      }
     }
-  }
 }
 
 TEST_CASE("sums by shuffles, as a GPU makes them, have the bits of the emulator's fused sums") {
@@ -193,7 +194,7 @@ TEST_CASE("shapes that no kernel takes are refused with a sentence") {
   CHECK(contains(refusal(), "64 channels do not divide into 3 depth heads"));
   shape.mixing.heads = 2048;
   shape.channels = 4096;
-  CHECK(contains(refusal(), "2048 depth heads of 2 channels fit no block of threads"));
+  CHECK(contains(refusal(), "2048 depth heads of 2 channels over 4 sublayers fit no block of threads"));
   shape.generation = Generation::naive;
   CHECK(refusal() == "");
   shape = {{DepthMixing::Kind::attention, 1, 1, 0}, 4, 3, 8192};

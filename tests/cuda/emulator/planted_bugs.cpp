@@ -36,6 +36,28 @@ __global__ void neighbour(float* out, bool barrier) {
   out[threadIdx.x] = shared[(threadIdx.x + 1) % kThreads];  // races where there is no barrier
 }
 
+// Between two barriers: a race that must be seen although barriers come before and after it.
+__global__ void neighbour_between(float* out, bool barrier) {
+  __shared__ float shared[kThreads];
+  shared[threadIdx.x] = 0;
+  __syncthreads();
+  shared[threadIdx.x] = float(threadIdx.x);
+  if (barrier) __syncthreads();
+  const float next = shared[(threadIdx.x + 1) % kThreads];
+  __syncthreads();
+  out[blockIdx.x * kThreads + threadIdx.x] = next;
+}
+
+__global__ void warp_neighbour(float* out, bool barrier) {
+  __shared__ float shared[32];
+  __syncwarp();
+  shared[threadIdx.x] = float(threadIdx.x);
+  if (barrier) __syncwarp();
+  const float next = shared[(threadIdx.x + 1) % 32];
+  __syncwarp();
+  out[threadIdx.x] = next;
+}
+
 __global__ void misaligned(const float* in, float* out, int shift) {
   const float4* wide = reinterpret_cast<const float4*>(in + shift);
   out[threadIdx.x] = wide->x + wide->y;
@@ -55,7 +77,9 @@ int main(int argc, char** argv) {
          bug == "dynamic" ? shift : 0);
   launch("writes_past_static_shared", {1, kThreads}, writes_past_static_shared, out.data(),
          bug == "static" ? shift : 0);
-  launch("neighbour", {3, kThreads}, neighbour, out.data(), bug != "barrier");
+  launch("neighbour", {1, kThreads}, neighbour, out.data(), bug != "barrier");
+  launch("neighbour_between", {1, kThreads}, neighbour_between, out.data(), bug != "between");
+  launch("warp_neighbour", {1, 32}, warp_neighbour, out.data(), bug != "syncwarp");
   launch("misaligned", {1, kThreads}, misaligned, in.data(), out.data(),
          bug == "misaligned" ? shift : 0);
   std::printf("finished\n");

@@ -1,4 +1,4 @@
-#include "train/files.h"
+#include "data/files.h"
 
 #include <fcntl.h>
 #include <unistd.h>

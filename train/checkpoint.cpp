@@ -188,6 +188,20 @@ fs::path resolve_model_folder(const fs::path& folder) {
   return folder;
 }
 
+void check_holds_no_model(const fs::path& folder) {
+  if (fs::exists(folder) && !fs::is_directory(folder))
+    throw std::runtime_error(folder.string() + ": is a file; --out names a folder");
+  if (fs::exists(folder / "model.safetensors") || holds_model(folder))
+    throw std::runtime_error(folder.string() + ": already holds a model; choose another --out");
+}
+
+void copy_tokenizer(const fs::path& from, const fs::path& to) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                           "vocab.json", "merges.txt", "generation_config.json"})
+    if (fs::exists(from / name))
+      fs::copy_file(from / name, to / name, fs::copy_options::overwrite_existing);
+}
+
 ModelConfig load_config_file(const fs::path& path) {
   try {
     return config_from_json(read_json(path));

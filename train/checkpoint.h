@@ -41,6 +41,11 @@ std::optional<std::filesystem::path> newest_valid_checkpoint(
 /// std::runtime_error if it is none of these, or damaged.
 std::filesystem::path resolve_model_folder(const std::filesystem::path& folder);
 
+/// Throws std::runtime_error if the folder holds a model already: nothing is overwritten.
+void check_holds_no_model(const std::filesystem::path& folder);
+/// Copies tokenizer.json and its like from one model folder to another, where there are any.
+void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to);
+
 /// Throws std::runtime_error "PATH: what does not fit".
 ModelConfig load_config_file(const std::filesystem::path& path);
 ModelConfig load_config(const std::filesystem::path& model_folder);

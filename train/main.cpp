@@ -25,6 +25,8 @@ constexpr Command kCommands[] = {
     {"dump", attnres::dump_command, "loss, logits, routing and gradients of a batch, to a file"},
     {"init", attnres::init_command, "a fresh model from a config.json"},
     {"tokenize", attnres::tokenize_command, "text and jsonl files to token shards"},
+    {"convert", attnres::convert_command, "add gated depth attention to a residual model"},
+    {"export", attnres::export_command, "the weights of a run, for other programs"},
 };
 
 void print_help() {

@@ -71,7 +71,8 @@ void apply_mixing(const MixingOptions& options, ModelConfig& config) {
   if (std::find(names.begin(), names.end(), name) == names.end())
     throw std::invalid_argument("unknown mixing \"" + name + "\"; known are " + joined(names));
   const bool routes = name != "residual", many_heads = name.ends_with("mhar");
-  const bool blocks = name.starts_with("block-"), window = name == "window-attnres";
+  const bool delta = name == "delta-mhar", window = name == "window-attnres";
+  const bool blocks = name.starts_with("block-") || (delta && options.depth_blocks);
   const auto refuse_unless = [&](bool applies, const std::optional<Index>& option,
                                  const char* what) {
     if (option && !applies) throw std::invalid_argument(name + " has no " + what);
@@ -85,7 +86,7 @@ void apply_mixing(const MixingOptions& options, ModelConfig& config) {
   DepthMixing& mixing = config.depth_mixing;
   mixing = {};
   if (!routes) return;
-  mixing.kind = name == "delta-mhar" ? DepthMixing::Kind::delta : DepthMixing::Kind::attention;
+  mixing.kind = delta ? DepthMixing::Kind::delta : DepthMixing::Kind::attention;
   mixing.heads = options.depth_heads.value_or(many_heads ? config.num_key_value_heads : 1);
   if (window) mixing.window = options.window.value_or(8);
   if (!blocks) return;

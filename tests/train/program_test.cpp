@@ -5,9 +5,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "data/files.h"
 #include "data/token_shard.h"
 #include "tests/train/train_support.h"
-#include "data/files.h"
 #include "train/safetensors.h"
 
 using namespace attnres;
@@ -66,8 +66,8 @@ std::string tiny_run_folder(const TemporaryFolder& folder, const std::string& mo
 TEST_CASE("every command explains itself with examples, defaults and units") {
   const Result all = attnres_program("--help");
   CHECK(all.status == 0);
-  for (const std::string command :
-       {"train", "sample", "eval", "inspect", "gradcheck", "dump", "init"}) {
+  for (const std::string command : {"train", "sample", "eval", "inspect", "gradcheck", "dump",
+                                    "init", "tokenize", "convert", "export"}) {
     CHECK(contains(all.output, command));
     const Result help = attnres_program(command + " --help");
     CHECK(help.status == 0);
@@ -221,6 +221,56 @@ TEST_CASE("a residual model starts another variant; its delta form computes the 
   REQUIRE(attnres_program(start + (folder / "b").string() + " --mixing delta-mhar").status == 0);
   CHECK(losses_of(folder / "a").size() == 1);
   CHECK(losses_of(folder / "a") == losses_of(folder / "b"));
+}
+
+TEST_CASE("convert keeps every logit, bit for bit, and export every weight") {
+  TemporaryFolder folder;
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  REQUIRE(attnres_program("init --config " + small_model_json(folder / "r.json", {}) + " --out " +
+                          path("residual"))
+              .status == 0);
+  write_text(folder / "residual/tokenizer.json", "{}");
+  const Result converted =
+      attnres_program("convert --checkpoint " + path("residual") +
+                      " --depth-heads 4 --depth-blocks 2" + " --out " + path("delta"));
+  INFO(converted.output);
+  REQUIRE(converted.status == 0);
+  CHECK(contains(converted.output, "delta-mhar with 4 depth heads"));
+  CHECK(read_file(folder / "delta/tokenizer.json") == "{}");
+  const auto mixing =
+      nlohmann::json::parse(read_file(folder / "delta/config.json"))["depth_mixing"];
+  CHECK(mixing["kind"] == "delta");
+  CHECK(mixing["block_sublayers"].get<int>() > 1);
+
+  const std::vector<std::int32_t> ids = {1, 2, 3, 4, 5, 6}, targets = {2, 3, 4, 5, 6, 7};
+  const TensorToWrite batch[] = {{"tokens", "I32", {2, 3}, std::as_bytes(std::span(ids))},
+                                 {"targets", "I32", {2, 3}, std::as_bytes(std::span(targets))}};
+  write_safetensors(folder / "batch", batch);
+  const auto logits = [&](const char* model) {
+    REQUIRE(attnres_program("dump --scalar float --checkpoint " + path(model) + " --tokens " +
+                            path("batch") + " --out " + path("dump"))
+                .status == 0);
+    std::vector<double> values(2 * 3 * 320);
+    SafetensorsFile(folder / "dump").read<double>("logits", values);
+    return values;
+  };
+  CHECK(logits("residual") == logits("delta"));
+
+  REQUIRE(attnres_program("export --checkpoint " + path("delta") + " --out " + path("exported"))
+              .status == 0);
+  CHECK(read_file(folder / "exported/model.safetensors") ==
+        read_file(folder / "delta/model.safetensors"));
+  CHECK(read_file(folder / "exported/config.json") == read_file(folder / "delta/config.json"));
+  check_failure("export --checkpoint " + path("delta") + " --out " + path("exported"), 1,
+                "already holds a model");
+  check_failure("convert --checkpoint " + path("delta") + " --out " + path("again"), 1,
+                "is no residual model");
+  check_failure("convert --checkpoint " + path("residual") + " --to mhar --out " + path("again"), 2,
+                "only delta-mhar keeps the output");
+  check_failure(
+      "convert --checkpoint " + path("residual") + " --depth-heads 5 --out " + path("again"), 2,
+      "not divisible");
+  CHECK(!std::filesystem::exists(folder / "again"));
 }
 
 TEST_CASE("bad numbers in a config, and bad options of the other commands: one line each") {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "data/byte_tokenizer.h"
+#include "data/files.h"
 #include "reference/parallel.h"
 #include "train/checkpoint.h"
-#include "data/files.h"
 #include "train/presets.h"
 
 namespace attnres {

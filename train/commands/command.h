@@ -28,6 +28,8 @@ int gradcheck_command(int argc, char** argv);
 int dump_command(int argc, char** argv);
 int init_command(int argc, char** argv);
 int tokenize_command(int argc, char** argv);
+int convert_command(int argc, char** argv);
+int export_command(int argc, char** argv);
 
 /// Declares --NAME VALUE with its help, in a group of the help text; no default: it may be absent.
 template <class T>

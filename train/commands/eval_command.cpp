@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "data/files.h"
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/evaluate.h"
-#include "data/files.h"
 
 namespace attnres {
 

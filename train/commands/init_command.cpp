@@ -1,9 +1,9 @@
 // attnres init: a fresh model folder from a config.json.
 #include <cstdio>
 
+#include "data/files.h"
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
-#include "data/files.h"
 
 namespace attnres {
 
@@ -21,8 +21,7 @@ int init_command(int argc, char** argv) {
   if (!a) return 0;
   const std::filesystem::path config_path = required(*a, "config"), out = required(*a, "out");
   const ModelConfig config = load_config_file(config_path);
-  if (std::filesystem::exists(out / "model.safetensors"))
-    throw std::runtime_error(out.string() + ": already holds a model; choose another --out");
+  check_holds_no_model(out);
   const std::uint64_t seed = (*a)["seed"].as<std::uint64_t>();
   Parameters<float> parameters(config);
   initialise(parameters, seed);

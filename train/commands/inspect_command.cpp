@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "data/files.h"
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/depth_report.h"
-#include "data/files.h"
 #include "train/heat_map.h"
 
 namespace attnres {

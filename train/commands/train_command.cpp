@@ -1,10 +1,10 @@
 // attnres train: from a preset or a config to a run folder.
 #include <cstdio>
 
+#include "data/files.h"
 #include "train/commands/command.h"
 #include "train/commands/run_plan.h"
 #include "train/depth_report.h"
-#include "data/files.h"
 #include "train/heat_map.h"
 #include "train/loss_curve.h"
 #include "train/presets.h"

@@ -30,13 +30,18 @@ Index cross_entropy_chunk(Index tokens, Index vocabulary) {
 template <class Scalar>
 void cross_entropy_forward(MatrixIn<Scalar> hidden, MatrixIn<Scalar> head,
                            std::span<const std::int32_t> targets, MatrixOut<Scalar> logits,
-                           VectorOut<Scalar> loss) {
+                           VectorOut<Scalar> loss, std::span<std::uint8_t> greedy) {
   for (Index start = 0; start < hidden.rows(); start += logits.rows()) {
     const Index rows = std::min(logits.rows(), hidden.rows() - start);
     auto z = logits.topRows(rows);
     linear_forward<Scalar>(hidden.middleRows(start, rows), head, z);
     for_each_tile(rows, kTokenTile, [&](Index first, Index count) {
       for (Index n = first; n < first + count; ++n) {
+        if (!greedy.empty()) {
+          Index largest;
+          z.row(n).maxCoeff(&largest);
+          greedy[start + n] = largest == targets[start + n];
+        }
         Scalar sum;
         loss[start + n] = softmax_loss<Scalar>(z.row(n), targets[start + n], sum);
       }
@@ -69,7 +74,7 @@ void cross_entropy_forward_backward(MatrixIn<Scalar> hidden, MatrixIn<Scalar> he
 
 #define INSTANTIATE(S)                                                                            \
   template void cross_entropy_forward<S>(MatrixIn<S>, MatrixIn<S>, std::span<const std::int32_t>, \
-                                         MatrixOut<S>, VectorOut<S>);                             \
+                                         MatrixOut<S>, VectorOut<S>, std::span<std::uint8_t>);    \
   template void cross_entropy_forward_backward<S>(MatrixIn<S>, MatrixIn<S>,                       \
                                                   std::span<const std::int32_t>, S, MatrixOut<S>, \
                                                   VectorOut<S>, MatrixOut<S>, MatrixOut<S>);

@@ -17,10 +17,11 @@ Index cross_entropy_chunk(Index tokens, Index vocabulary);
 
 /// loss[n] = log sum_v exp(z[n,v]) - z[n, targets[n]],  z = hidden head^T  (0 where ignored).
 ///   hidden [N, D]; head [V, D]; targets [N]; loss [N], in nats; logits [chunk, V] is scratch.
+/// greedy [N], unless empty: 1 where the target has the largest logit (the first of equal ones).
 template <class Scalar>
 void cross_entropy_forward(MatrixIn<Scalar> hidden, MatrixIn<Scalar> head,
                            std::span<const std::int32_t> targets, MatrixOut<Scalar> logits,
-                           VectorOut<Scalar> loss);
+                           VectorOut<Scalar> loss, std::span<std::uint8_t> greedy = {});
 
 /// The same loss, and the gradient of scale * sum_n loss[n] while the chunk's logits are at hand:
 ///   dz = scale * (softmax(z) - onehot(target));  dhidden = dz head;  dhead += dz^T hidden.

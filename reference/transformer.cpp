@@ -257,10 +257,10 @@ std::size_t TransformerState<Scalar>::scratch_bytes() const {
 
 template <class Scalar>
 double transformer_loss(const Parameters<Scalar>& parameters, const TokenBatch& batch,
-                        TransformerState<Scalar>& state) {
+                        TransformerState<Scalar>& state, std::span<std::uint8_t> greedy) {
   forward(parameters, batch, state);
   cross_entropy_forward<Scalar>(state.hidden, parameters.head(), batch.targets, state.logits,
-                                state.token_loss);
+                                state.token_loss, greedy);
   return mean_loss(batch, state.token_loss);
 }
 
@@ -293,7 +293,7 @@ double transformer_loss_and_gradients(const Parameters<Scalar>& parameters, cons
 #define INSTANTIATE(S)                                                                          \
   template struct TransformerState<S>;                                                          \
   template double transformer_loss<S>(const Parameters<S>&, const TokenBatch&,                  \
-                                      TransformerState<S>&);                                    \
+                                      TransformerState<S>&, std::span<std::uint8_t>);           \
   template void transformer_logits<S>(const Parameters<S>&, const TokenBatch&,                  \
                                       TransformerState<S>&, MatrixOut<S>);                      \
   template void transformer_next_logits<S>(const Parameters<S>&, const TokenBatch&, Index,      \

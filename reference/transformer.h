@@ -77,11 +77,12 @@ struct TransformerState {
   std::unique_ptr<DepthStatistics> statistics;  ///< filled by a pass when present
 };
 
-/// Mean loss in nats over the targets that count; fills state.token_loss.
+/// Mean loss in nats over the targets that count; fills state.token_loss, and `greedy` as
+/// cross_entropy_forward does.
 /// Tokens must lie in [0, V) and the batch must have the state's shape.
 template <class Scalar>
 double transformer_loss(const Parameters<Scalar>& parameters, const TokenBatch& batch,
-                        TransformerState<Scalar>& state);
+                        TransformerState<Scalar>& state, std::span<std::uint8_t> greedy = {});
 
 /// Logits [N, V] of every position: for small batches only, since it is N x V at once.
 template <class Scalar>

@@ -36,8 +36,9 @@ void ReferenceModel::update(const AdamWConfig& config, double learning_rate, Ind
   });
 }
 
-void ReferenceModel::token_losses(const TokenBatch& batch, std::span<float> losses) {
-  transformer_loss(parameters_, batch, state_);
+void ReferenceModel::token_losses(const TokenBatch& batch, std::span<float> losses,
+                                  std::span<std::uint8_t> greedy) {
+  transformer_loss(parameters_, batch, state_, greedy);
   VectorView<float>(losses.data(), Index(losses.size())) = state_.token_loss;
 }
 

@@ -22,8 +22,10 @@ class Model {
   virtual std::string non_finite_gradient() const = 0;
   /// AdamW with the accumulated gradients, which are zero afterwards.
   virtual void update(const AdamWConfig& config, double learning_rate, Index step, double norm) = 0;
-  /// Loss of every target in nats, 0 where ignored; `losses` [B*T].
-  virtual void token_losses(const TokenBatch& batch, std::span<float> losses) = 0;
+  /// Loss of every target in nats, 0 where ignored; `losses` [B*T].  greedy [B*T], unless empty: 1
+  /// where the target is the most likely token.
+  virtual void token_losses(const TokenBatch& batch, std::span<float> losses,
+                            std::span<std::uint8_t> greedy = {}) = 0;
   /// Logits [V] that follow the last of the given tokens.
   virtual void next_logits(std::span<const std::int32_t> tokens, std::span<float> logits) = 0;
 
@@ -42,7 +44,8 @@ class ReferenceModel final : public Model {
   double gradient_norm() const override;
   std::string non_finite_gradient() const override;
   void update(const AdamWConfig& config, double learning_rate, Index step, double norm) override;
-  void token_losses(const TokenBatch& batch, std::span<float> losses) override;
+  void token_losses(const TokenBatch& batch, std::span<float> losses,
+                    std::span<std::uint8_t> greedy = {}) override;
   void next_logits(std::span<const std::int32_t> tokens, std::span<float> logits) override;
 
   Parameters<float>& parameters() override { return parameters_; }

@@ -5,13 +5,85 @@
 #include "data/files.h"
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
+#include "train/console.h"
 #include "train/evaluate.h"
+#include "train/tasks/tasks.h"
 
 namespace attnres {
 
+namespace {
+
+using Result = nlohmann::ordered_json;
+
+// The checkpoint's own tokenizer, unless another is named.
+Tokenizer tokenizer_for(const cxxopts::ParseResult& a, const std::filesystem::path& model) {
+  if (a.count("tokenizer")) return Tokenizer::open(a["tokenizer"].as<std::string>());
+  if (!std::filesystem::exists(model / "tokenizer.json"))
+    throw UsageError(model.string() + " has no tokenizer.json; --tokenizer names one");
+  return Tokenizer::open(model.string());
+}
+
+std::filesystem::path one_file(const cxxopts::ParseResult& a) {
+  if (!a.count("data")) throw UsageError("--data is needed");
+  const auto files = files_or_corpus(a, "data");
+  if (files.size() != 1)
+    throw UsageError("a task reads one file; --data names " + std::to_string(files.size()));
+  return files[0];
+}
+
+int evaluate_task(const cxxopts::ParseResult& a) {
+  const auto folder = resolve_model_folder(required(a, "checkpoint"));
+  const std::string task = a["task"].as<std::string>();
+  const Tokenizer tokenizer = tokenizer_for(a, folder);
+  const ModelConfig config = load_config(folder);
+  if (tokenizer.vocabulary() > config.vocab_size)
+    throw std::runtime_error("the tokenizer has ids up to " +
+                             std::to_string(tokenizer.vocabulary() - 1) +
+                             ", the model's vocab_size is " + std::to_string(config.vocab_size));
+  TaskOptions options;
+  options.data = one_file(a);
+  options.sequences = a["batch"].as<Index>();
+  options.positions = a["seq"].as<Index>() > 0
+                          ? a["seq"].as<Index>()
+                          : std::min<Index>(1024, config.max_position_embeddings);
+  options.stride = a.count("stride") ? a["stride"].as<Index>() : options.positions / 2;
+  if (options.sequences < 1 || a["limit"].as<Index>() < 0)
+    throw UsageError("--batch must be at least 1 and --limit 0 or positive");
+  options.limit = std::size_t(a["limit"].as<Index>());
+
+  std::unique_ptr<ReferenceModel> model;
+  const ModelForWindow model_for = [&](Index positions) -> Model& {
+    model = load_model(folder, options.sequences, positions);
+    return *model;
+  };
+  Console console;
+  const auto report = [&](std::size_t done) {
+    console.live(task + ": " + std::to_string(done) + " windows scored");
+  };
+  Result result;
+  if (task == "wikitext2")
+    result = wikitext_task(model_for, tokenizer, options, report);
+  else if (task == "lambada")
+    result = lambada_task(model_for, tokenizer, options, report);
+  else if (task == "hellaswag")
+    result = hellaswag_task(model_for, tokenizer, options, report);
+  else
+    throw UsageError("--task is \"" + task + "\"; it can be wikitext2, lambada or hellaswag");
+  console.finish();
+  for (const auto& [name, value] : result.items())
+    std::printf("%-18s %s\n", name.c_str(),
+                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+  if (a.count("json")) write_file_atomically(a["json"].as<std::string>(), result.dump(2) + "\n");
+  return 0;
+}
+
+}  // namespace
+
 int eval_command(int argc, char** argv) {
-  cxxopts::Options options("attnres eval",
-                           "Loss, perplexity and bits per byte, over non-overlapping windows.\n");
+  cxxopts::Options options(
+      "attnres eval",
+      "Loss, perplexity and bits per byte over non-overlapping windows; with --task a published\n"
+      "evaluation set, as lm-evaluation-harness defines it.\n");
   option<std::string>(options, "", "checkpoint", "DIR", "Run, checkpoint or Hugging Face folder");
   option<std::vector<std::string>>(options, "", "data", "FILES",
                                    "Text files (bytes) or token shards, comma-separated");
@@ -21,13 +93,23 @@ int eval_command(int argc, char** argv) {
   option<Index>(options, "", "batch", "B", "Windows at a time; the result does not depend on it",
                 "8");
   option<std::string>(options, "", "json", "FILE", "Also write the result to FILE");
+  option<std::string>(options, "Tasks", "task", "NAME", "wikitext2, lambada or hellaswag");
+  option<std::string>(options, "Tasks", "tokenizer", "NAME",
+                      "gpt2, a tokenizer.json or its folder (default: the checkpoint's)");
+  option<Index>(options, "Tasks", "stride", "N",
+                "Tokens between wikitext2's windows (default: half a window)");
+  option<Index>(options, "Tasks", "limit", "N", "First N examples; 0: all", "0");
   threads_option(options);
   const auto a = parse(
       options, argc, argv,
       "  attnres eval --checkpoint runs/quickstart --data data/corpus/austen.txt --tokens 100000\n"
-      "  attnres eval --checkpoint runs/100m --data fineweb_val_000000.bin --json result.json");
+      "  attnres eval --checkpoint runs/100m --data fineweb_val_000000.bin --json result.json\n"
+      "  attnres eval --checkpoint SmolLM2-135M --task wikitext2 --data wiki.test.raw\n"
+      "  attnres eval --checkpoint SmolLM2-135M --task lambada --data lambada_test.jsonl",
+      {"", "Tasks"});
   if (!a) return 0;
   const std::string folder = required(*a, "checkpoint");
+  if (a->count("task")) return evaluate_task(*a);
   if (!a->count("data")) throw UsageError("--data is needed");
   const Index batch = (*a)["batch"].as<Index>(), limit = (*a)["tokens"].as<Index>();
   if (batch < 1) throw UsageError("--batch must be at least 1");

@@ -74,7 +74,7 @@ BytePairEncoding::BytePairEncoding(std::vector<std::string> tokens,
     if (!tokens_[id].empty()) ids_.emplace(tokens_[id], std::int32_t(id));
   for (int byte = 0; byte < 256; ++byte) {
     byte_ids_[byte] = find(std::string(1, char(byte)));
-    if (byte_ids_[byte] < 0)
+    if (byte_ids_[byte] < 0 && byte >= ' ' && byte <= '~')
       throw std::invalid_argument("the vocabulary has no token for byte " + std::to_string(byte) +
                                   "; it is not of the byte-level kind");
   }
@@ -116,14 +116,18 @@ void BytePairEncoding::encode(std::string_view piece, std::vector<std::int32_t>&
       return rank != other.rank ? rank > other.rank : position > other.position;
     }
   };
-  const auto n = std::int32_t(piece.size());
   thread_local std::vector<Node> nodes;
   thread_local std::vector<Candidate> heap;
   nodes.clear();
   heap.clear();
-  for (std::int32_t i = 0; i < n; ++i)
-    nodes.push_back(
-        {byte_ids_[static_cast<unsigned char>(piece[i])], i - 1, i + 1 < n ? i + 1 : -1});
+  for (const char c : piece) {
+    const std::int32_t id = byte_ids_[static_cast<unsigned char>(c)],
+                       i = std::int32_t(nodes.size());
+    if (id >= 0) nodes.push_back({id, i - 1, i + 1});
+  }
+  if (nodes.empty()) return;
+  nodes.back().next = -1;
+  const auto n = std::int32_t(nodes.size());
   const auto consider = [&](std::int32_t position) {
     const std::int32_t next = nodes[position].next;
     if (next < 0) return;
@@ -147,7 +151,7 @@ void BytePairEncoding::encode(std::string_view piece, std::vector<std::int32_t>&
     consider(best.position);
     if (left.previous >= 0) consider(left.previous);
   }
-  for (std::int32_t i = n == 0 ? -1 : 0; i >= 0; i = nodes[i].next) ids.push_back(nodes[i].id);
+  for (std::int32_t i = 0; i >= 0; i = nodes[i].next) ids.push_back(nodes[i].id);
 }
 
 }  // namespace attnres

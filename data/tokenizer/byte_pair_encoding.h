@@ -14,8 +14,9 @@ namespace attnres {
 class BytePairEncoding {
  public:
   /// tokens[id]: the bytes of a token; empty where the id has none.  merges[rank]: the pair that
-  /// becomes one token.  Throws std::invalid_argument if a byte has no token, or if a merge joins
-  /// or makes something that is none.
+  /// becomes one token.  Throws std::invalid_argument if a printable ASCII character has no token,
+  /// or if a merge joins or makes something that is none.  Other bytes may lack one, as control
+  /// characters do in SmolLM's vocabulary: they are left out, as Hugging Face's library does.
   BytePairEncoding(std::vector<std::string> tokens,
                    const std::vector<std::pair<std::string, std::string>>& merges);
 

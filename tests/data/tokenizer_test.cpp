@@ -224,6 +224,17 @@ TEST_CASE("merges as pairs, digits apart, composition, whole pieces: what other 
   CHECK(whole.encode("Hello world") == Ids{15496, 995});
 }
 
+TEST_CASE("a control character without a token is left out") {
+  TemporaryFolder folder;
+  nlohmann::json json = gpt2_json();
+  json["model"]["vocab"].erase(byte_symbol(4));
+  write_text(folder / "tokenizer.json", json.dump());
+  const Tokenizer tokenizer = Tokenizer::from_huggingface(folder.path());
+  CHECK(tokenizer.encode("\x04").empty());
+  CHECK(tokenizer.decode(tokenizer.encode("one\x04two")) == "onetwo");
+  CHECK(gpt2().decode(gpt2().encode("one\x04two")) == "one\x04two");
+}
+
 TEST_CASE("the expressions of GPT-2 and Llama 3 cut as their models' do") {
   const Pattern gpt2_pattern(kGpt2Pattern);
   CHECK(pieces(gpt2_pattern, "I've 12 dogs,  ok\n") ==

@@ -147,7 +147,10 @@ def main():
                 found = json.loads((folder / "result.json").read_text())
                 for name, value in values.items():
                     exact = name in ("accuracy", "acc", "acc_norm", "tokens", "scored")
-                    same = found[name] == value if exact else math.isclose(found[name], value, rel_tol=1e-5)
+                    # A perplexity is e to a loss: it is the loss that agrees to 1e-5.
+                    measure = math.log if "perplexity" in name else float
+                    same = found[name] == value if exact else math.isclose(
+                        measure(found[name]), measure(value), rel_tol=1e-5)
                     good &= same
                     print(f"{file:16} batch {batch}  {name:16} {found[name]:<20.10g} {value:<20.10g} "
                           f"{'ok' if same else 'DIFFERENT'}")

@@ -63,6 +63,15 @@ std::vector<std::filesystem::path> files_or_corpus(const cxxopts::ParseResult& a
   return files;
 }
 
+std::optional<Tokenizer> model_tokenizer(const cxxopts::ParseResult& arguments,
+                                         const std::filesystem::path& model_folder) {
+  if (arguments.count("tokenizer"))
+    return Tokenizer::open(arguments["tokenizer"].as<std::string>());
+  if (std::filesystem::exists(model_folder / "tokenizer.json"))
+    return Tokenizer::open(model_folder.string());
+  return std::nullopt;
+}
+
 void check_tokenizer(const DataSplit& data, const std::filesystem::path& file,
                      const std::filesystem::path& model_folder, const ModelConfig& config) {
   if (data.bytes != (tokenizer_of(model_folder, config) == "bytes"))

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "data/token_data.h"
+#include "data/tokenizer/tokenizer.h"
 #include "train/model.h"
 #include "train/run_config.h"
 
@@ -70,6 +71,10 @@ std::optional<RunConfig> run_config_of(const std::filesystem::path& model_folder
 /// "bytes" or "shards": how the text of a model's data became ids, from its run.json; a model that
 /// has none is taken for a byte model if its vocabulary is the byte tokenizer's.
 std::string tokenizer_of(const std::filesystem::path& model_folder, const ModelConfig& config);
+
+/// The tokenizer that --tokenizer names, or else the model folder's own; nothing if it has none.
+std::optional<Tokenizer> model_tokenizer(const cxxopts::ParseResult& arguments,
+                                         const std::filesystem::path& model_folder);
 
 /// Throws naming `file` if its data is text and the model's is not, or the other way round.
 void check_tokenizer(const DataSplit& data, const std::filesystem::path& file,

@@ -15,14 +15,6 @@ namespace {
 
 using Result = nlohmann::ordered_json;
 
-// The checkpoint's own tokenizer, unless another is named.
-Tokenizer tokenizer_for(const cxxopts::ParseResult& a, const std::filesystem::path& model) {
-  if (a.count("tokenizer")) return Tokenizer::open(a["tokenizer"].as<std::string>());
-  if (!std::filesystem::exists(model / "tokenizer.json"))
-    throw UsageError(model.string() + " has no tokenizer.json; --tokenizer names one");
-  return Tokenizer::open(model.string());
-}
-
 std::filesystem::path one_file(const cxxopts::ParseResult& a) {
   if (!a.count("data")) throw UsageError("--data is needed");
   const auto files = files_or_corpus(a, "data");
@@ -34,7 +26,9 @@ std::filesystem::path one_file(const cxxopts::ParseResult& a) {
 int evaluate_task(const cxxopts::ParseResult& a) {
   const auto folder = resolve_model_folder(required(a, "checkpoint"));
   const std::string task = a["task"].as<std::string>();
-  const Tokenizer tokenizer = tokenizer_for(a, folder);
+  const auto own = model_tokenizer(a, folder);
+  if (!own) throw UsageError(folder.string() + " has no tokenizer.json; --tokenizer names one");
+  const Tokenizer& tokenizer = *own;
   const ModelConfig config = load_config(folder);
   if (tokenizer.vocabulary() > config.vocab_size)
     throw std::runtime_error("the tokenizer has ids up to " +

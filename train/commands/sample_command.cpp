@@ -19,6 +19,9 @@ int sample_command(int argc, char** argv) {
   option<double>(options, "", "top-p", "P", "Keep the likeliest tokens that reach this probability",
                  "1.0");
   option<std::uint64_t>(options, "", "seed", "S", "Seed of the draws", "1");
+  option<std::string>(options, "", "tokenizer", "NAME",
+                      "gpt2, a tokenizer.json or its folder (default: the checkpoint's; a model "
+                      "trained on bytes needs none)");
   threads_option(options);
   const auto a =
       parse(options, argc, argv,
@@ -35,15 +38,25 @@ int sample_command(int argc, char** argv) {
     throw UsageError("--tokens, --top-k and --temperature must not be negative, --top-p positive");
   const auto path = resolve_model_folder(folder);
   const auto model = load_model(path, 1, 1);
-  if (tokenizer_of(path, model->config()) != "bytes")
+  const auto tokenizer = model_tokenizer(*a, path);
+  if (!tokenizer && tokenizer_of(path, model->config()) != "bytes")
     throw std::runtime_error(folder +
-                             ": was not trained on bytes; sample writes text for byte models");
+                             ": was not trained on bytes and has no tokenizer.json; --tokenizer "
+                             "names one");
+  if (tokenizer) sampling.vocabulary = tokenizer->vocabulary();
+  const std::int32_t end = tokenizer ? tokenizer->end_of_text() : ByteTokenizer::kEndOfDocument;
   std::printf("%s", prompt.c_str());
-  sample(*model, ByteTokenizer::encode(prompt), sampling, [](std::int32_t token) {
-    std::printf("%s", ByteTokenizer::decode({&token, 1}).c_str());
-    std::fflush(stdout);
-    return token != ByteTokenizer::kEndOfDocument;
-  });
+  sample(*model,
+         tokenizer ? tokenizer->encode(prompt, SpecialTokens::as_tokens)
+                   : ByteTokenizer::encode(prompt),
+         sampling, [&](std::int32_t token) {
+           if (token == end) return false;
+           const std::string text =
+               tokenizer ? tokenizer->decode({&token, 1}) : ByteTokenizer::decode({&token, 1});
+           std::fwrite(text.data(), 1, text.size(), stdout);
+           std::fflush(stdout);
+           return true;
+         });
   std::printf("\n");
   return 0;
 }

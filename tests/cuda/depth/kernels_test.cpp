@@ -194,7 +194,8 @@ TEST_CASE("shapes that no kernel takes are refused with a sentence") {
   CHECK(contains(refusal(), "64 channels do not divide into 3 depth heads"));
   shape.mixing.heads = 2048;
   shape.channels = 4096;
-  CHECK(contains(refusal(), "2048 depth heads of 2 channels over 4 sublayers fit no block of threads"));
+  CHECK(contains(refusal(),
+                 "2048 depth heads of 2 channels over 4 sublayers fit no block of threads"));
   shape.generation = Generation::naive;
   CHECK(refusal() == "");
   shape = {{DepthMixing::Kind::attention, 1, 1, 0}, 4, 3, 8192};

@@ -2,13 +2,11 @@
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <string_view>
 
 namespace attnres {
 namespace {
 
 constexpr std::size_t kPartBytes = 1 << 20;
-constexpr std::string_view kSeparator = "<|endoftext|>\n";
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -44,9 +42,9 @@ void DocumentReader::fill(std::size_t wanted) {
 bool DocumentReader::next_text(DocumentPart& part) {
   std::size_t end = std::string::npos, skip = 0, searched = 0;
   for (std::size_t wanted = kPartBytes + 2;; wanted *= 2) {
-    fill(wanted + kSeparator.size());
+    fill(wanted + kDocumentSeparator.size());
     if (buffer_.empty()) return false;
-    const std::size_t separator = buffer_.find(kSeparator, searched);
+    const std::size_t separator = buffer_.find(kDocumentSeparator, searched);
     std::size_t line_end = std::string::npos;
     for (std::size_t i = kPartBytes; i + 1 < buffer_.size() && i < separator; ++i)
       if (buffer_[i] == '\n' && !is_space(buffer_[i + 1])) {
@@ -57,11 +55,11 @@ bool DocumentReader::next_text(DocumentPart& part) {
       end = line_end;
     } else if (separator != std::string::npos) {
       end = separator;
-      skip = kSeparator.size();
+      skip = kDocumentSeparator.size();
     } else if (!file_) {
       end = buffer_.size();
     } else {
-      searched = buffer_.size() - kSeparator.size();
+      searched = buffer_.size() - kDocumentSeparator.size();
       continue;
     }
     break;

@@ -6,8 +6,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 namespace attnres {
+
+/// Ends a document inside a text file.
+inline constexpr std::string_view kDocumentSeparator = "<|endoftext|>\n";
 
 /// A stretch of one document.  Long documents come in several parts, cut after a line end, where no
 /// tokenizer's piece goes on.

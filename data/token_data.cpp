@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "data/byte_tokenizer.h"
+#include "data/documents.h"
 #include "reference/fnv1a.h"
 
 namespace attnres {
@@ -70,8 +71,6 @@ std::uint64_t TokenData::hash() const {
 
 namespace {
 
-constexpr std::string_view kSeparator = "<|endoftext|>\n";
-
 std::string read_text(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
     throw std::runtime_error(path.string() + ": is a folder; name a text file or a token shard");
@@ -93,9 +92,9 @@ void append_document(std::string_view text, TokenData& data) {
 void append_text(const std::filesystem::path& path, TokenData& data) {
   const std::string text = read_text(path);
   std::string_view rest = text;
-  for (std::size_t at; (at = rest.find(kSeparator)) != std::string_view::npos;) {
+  for (std::size_t at; (at = rest.find(kDocumentSeparator)) != std::string_view::npos;) {
     append_document(rest.substr(0, at), data);
-    rest.remove_prefix(at + kSeparator.size());
+    rest.remove_prefix(at + kDocumentSeparator.size());
   }
   append_document(rest, data);
 }

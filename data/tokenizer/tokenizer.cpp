@@ -96,12 +96,10 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
     if (id < 0 || id >= vocabulary_)
       throw std::out_of_range("token id " + std::to_string(id) + "; the vocabulary ends at " +
                               std::to_string(vocabulary_ - 1));
-    const auto special = std::find_if(specials_.begin(), specials_.end(),
-                                      [&](const Special& s) { return s.id == id; });
-    if (special != specials_.end())
-      text += special->text;
-    else
-      text += bpe_->bytes(id);
+    text += bpe_->bytes(id);  // nothing for a special token
+    if (!bpe_->bytes(id).empty()) continue;
+    for (const Special& special : specials_)
+      if (special.id == id) text += special.text;
   }
   return text;
 }

@@ -1,10 +1,13 @@
 // From a row layout, known at run time, to the kernel that was compiled for it.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 #include <type_traits>
 
 #include "cuda/depth/row_layout.h"
+#include "cuda/device/launch.h"
 
 namespace attnres {
 
@@ -63,3 +66,13 @@ template <int K, bool kWide>
 inline constexpr int kRowsInFlight = K <= 2 && !kWide ? 4 : 2;
 
 }  // namespace attnres
+
+namespace attnres::ATTNRES_BACKEND {
+
+/// Blocks that walk over the tokens of a launch: a few per multiprocessor, no more than have work.
+inline unsigned token_blocks(const RowLayout& row, std::int64_t tokens) {
+  return unsigned(std::min<std::int64_t>((tokens + row.teams - 1) / row.teams,
+                                         std::int64_t(multiprocessors()) * (row.wide ? 4 : 8)));
+}
+
+}  // namespace attnres::ATTNRES_BACKEND

@@ -60,15 +60,12 @@ __global__ void add_rows_kernel(const float* partials, int rows, int64_t row_str
 }
 
 template <class T>
-__global__ void add_kernel(const T* a, const T* b, float factor, T* to, int64_t vectors) {
+__global__ void add_kernel(const T* a, const T* b, T* to, int64_t vectors) {
   for (int64_t i = first_item(); i < vectors; i += stride()) {
     const auto x = load<T, kVector>(a + i * kVector);
+    const auto y = load<T, kVector>(b + i * kVector);
     float sum[kVector];
-    for (int c = 0; c < kVector; ++c) sum[c] = x[c];
-    if (b != nullptr) {
-      const auto y = load<T, kVector>(b + i * kVector);
-      for (int c = 0; c < kVector; ++c) sum[c] += factor * y[c];
-    }
+    for (int c = 0; c < kVector; ++c) sum[c] = x[c] + y[c];
     store<T, kVector>(to + i * kVector, sum);
   }
 }
@@ -163,8 +160,8 @@ void add_rows(const float* partials, int rows, int64_t row_stride, float* out, i
 }
 
 template <class T>
-void add(const T* a, const T* b, float factor, T* to, int64_t count, cudaStream_t stream) {
-  launch("add", {blocks_for(count / kVector), kThreads, 0, stream}, add_kernel<T>, a, b, factor, to,
+void add(const T* a, const T* b, T* to, int64_t count, cudaStream_t stream) {
+  launch("add", {blocks_for(count / kVector), kThreads, 0, stream}, add_kernel<T>, a, b, to,
          count / kVector);
 }
 
@@ -201,7 +198,7 @@ void convert(const float* from, T* to, int64_t count, cudaStream_t stream) {
 }
 
 #define INSTANTIATE(T)                                                                           \
-  template void add<T>(const T*, const T*, float, T*, int64_t, cudaStream_t);                    \
+  template void add<T>(const T*, const T*, T*, int64_t, cudaStream_t);                           \
   template void add_to_stream<T>(float*, const T*, bool, int64_t, cudaStream_t);                 \
   template void read_stream<T>(const float*, const T*, const float*, T*, int64_t, cudaStream_t); \
   template void scale<T>(const T*, const float*, T*, int64_t, cudaStream_t);                     \

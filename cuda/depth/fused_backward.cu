@@ -161,21 +161,16 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
   }
 }
 
-unsigned blocks_for(const RowLayout& row, int64_t tokens) {
-  return unsigned(std::min<int64_t>((tokens + row.teams - 1) / row.teams,
-                                    int64_t(multiprocessors()) * (row.wide ? 4 : 8)));
-}
-
 }  // namespace
 
 int keep_gradient_rows(const RowLayout& row, int64_t tokens) {
-  return int(blocks_for(row, tokens)) * row.teams;
+  return int(token_blocks(row, tokens)) * row.teams;
 }
 
 template <class T>
 void keep_gradient(const RowLayout& row, const KeepGradient<T>& keep, cudaStream_t stream) {
   with_site_layout(row, [&](auto V, auto K, auto wide) {
-    launch("keep_gradient", {blocks_for(row, keep.tokens), unsigned(row.threads()), 0, stream},
+    launch("keep_gradient", {token_blocks(row, keep.tokens), unsigned(row.threads()), 0, stream},
            keep_gradient_kernel<T, V, K, wide>, keep, row);
   });
 }
@@ -186,7 +181,7 @@ void fused_gather(const RowLayout& row, const Gather<T>& gather, cudaStream_t st
     constexpr int U = kRowsInFlight<K, wide>;
     const std::size_t queries = wide ? 0 : sizeof(float) * U * std::size_t(row.channels);
     launch("fused_gather",
-           {blocks_for(row, gather.tokens), unsigned(row.threads()), queries, stream},
+           {token_blocks(row, gather.tokens), unsigned(row.threads()), queries, stream},
            fused_gather_kernel<T, V, K, wide>, gather, row);
   });
 }

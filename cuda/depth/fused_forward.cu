@@ -64,10 +64,7 @@ __device__ __forceinline__ Mix<V, K> begin_mix(const SiteForward<T>& site,
 template <class T, int V, int K, bool kWide>
 __device__ __forceinline__ float first_rstd(const SiteForward<T>& site, Lane<V, K, kWide>& lane,
                                             const Packed<T, V> (&v)[K], int64_t n, int D) {
-  float squares = 0;
-#pragma unroll
-  for (int j = 0; j < K; ++j) squares = dot(v[j], v[j], squares);
-  const float r = rsqrtf(lane.row_sum(squares) / float(D) + site.eps);
+  const float r = row_rstd(lane, v, site.eps, D);
   if (lane.leads_row) store_one(site.rstd + site.fresh * site.tokens + n, r);
   return r;
 }
@@ -146,11 +143,10 @@ __global__ void __launch_bounds__(kMaxThreads<V, kWide>, 1)
 
 template <class T>
 void fused_forward(const RowLayout& row, const SiteForward<T>& site, cudaStream_t stream) {
-  const auto blocks = std::min<int64_t>((site.tokens + row.teams - 1) / row.teams,
-                                        int64_t(multiprocessors()) * (row.wide ? 4 : 8));
   const std::size_t logits = sizeof(float) * std::size_t(row.teams) * site.count * row.heads;
   with_site_layout(row, [&](auto V, auto K, auto wide) {
-    launch("fused_forward", {unsigned(blocks), unsigned(row.threads()), logits, stream},
+    launch("fused_forward",
+           {token_blocks(row, site.tokens), unsigned(row.threads()), logits, stream},
            fused_forward_kernel<T, V, K, wide>, site, row);
   });
 }

@@ -91,9 +91,8 @@ __global__ void __launch_bounds__(256, 1)
 
 template <class T>
 void grouped_gather(const RowLayout& row, const GroupGather<T>& group, cudaStream_t stream) {
-  const auto blocks = std::min<int64_t>(group.tokens, int64_t(multiprocessors()) * 4);
   with_group_layout(row, [&](auto V, auto K, auto size) {
-    launch("grouped_gather", {unsigned(blocks), unsigned(row.threads()), 0, stream},
+    launch("grouped_gather", {token_blocks(row, group.tokens), unsigned(row.threads()), 0, stream},
            grouped_gather_kernel<T, V, K, size>, group, row);
   });
 }

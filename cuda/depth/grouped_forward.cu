@@ -63,10 +63,7 @@ __global__ void __launch_bounds__(256, 1)
       }
       lane.head_sum(s);
       if (source == group.fresh) {
-        float squares = 0;
-#pragma unroll
-        for (int j = 0; j < K; ++j) squares = dot(v[j], v[j], squares);
-        r = rsqrtf(lane.row_sum(squares) / float(D) + group.eps);
+        r = row_rstd(lane, v, group.eps, D);
         if (lane.leads_row) store_one(group.rstd + source * N + n, r);
       }
 #pragma unroll
@@ -121,11 +118,11 @@ __global__ void __launch_bounds__(256, 1)
 
 template <class T>
 void grouped_forward(const RowLayout& row, const GroupForward<T>& group, cudaStream_t stream) {
-  const auto blocks = std::min<int64_t>(group.tokens, int64_t(multiprocessors()) * 4);
   const std::size_t shared = sizeof(float) * (std::size_t(group.sites) * row.channels +
                                               std::size_t(group.count) * row.heads);
   with_group_layout(row, [&](auto V, auto K, auto size) {
-    launch("grouped_forward", {unsigned(blocks), unsigned(row.threads()), shared, stream},
+    launch("grouped_forward",
+           {token_blocks(row, group.tokens), unsigned(row.threads()), shared, stream},
            grouped_forward_kernel<T, V, K, size>, group, row);
   });
 }

@@ -207,9 +207,9 @@ void unfold_query_gradient(const float* partials, int rows, int64_t stride, cons
 void add_rows(const float* partials, int rows, int64_t stride, float* out, int width,
               cudaStream_t stream);
 
-/// to = a + factor * b, or a alone where b is nullptr; to may be a or b.  All [count].
+/// to = a + b; to may be a or b.  All [count].
 template <class T>
-void add(const T* a, const T* b, float factor, T* to, int64_t count, cudaStream_t stream);
+void add(const T* a, const T* b, T* to, int64_t count, cudaStream_t stream);
 /// to = alpha * x, alpha on the device.
 template <class T>
 void scale(const T* x, const float* gate, T* to, int64_t count, cudaStream_t stream);

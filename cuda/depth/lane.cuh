@@ -137,4 +137,14 @@ __device__ __forceinline__ float dot(const Packed<T, V>& x, const Packed<T, V>& 
   return sum;
 }
 
+/// (mean(v^2) + eps)^(-1/2) over the whole row, D channels.  Every lane of the team calls it.
+template <class T, int V, int K, bool kWide>
+__device__ __forceinline__ float row_rstd(Lane<V, K, kWide>& lane, const Packed<T, V> (&v)[K],
+                                          float eps, int D) {
+  float squares = 0;
+#pragma unroll
+  for (int j = 0; j < K; ++j) squares = dot(v[j], v[j], squares);
+  return rsqrtf(lane.row_sum(squares) / float(D) + eps);
+}
+
 }  // namespace attnres::ATTNRES_BACKEND

@@ -46,6 +46,13 @@ std::size_t DepthMixer<T>::bytes() const {
          outputs_.bytes() + scratch_.bytes() + dgates_.bytes() + dgain_partials_.bytes();
 }
 
+template <class T>
+void DepthMixer<T>::copy_rows(const T* from, T* to) {
+  check_device(
+      cudaMemcpyAsync(to, from, std::size_t(rows_) * sizeof(T), cudaMemcpyDeviceToDevice, stream_),
+      "cudaMemcpyAsync");
+}
+
 // ---- Forward ----
 
 template <class T>
@@ -65,9 +72,9 @@ void DepthMixer<T>::write(int sublayer, const T* output) {
   if (!shape_.attends()) return;
   T* const to = source(sublayer);
   if (plan_.continues[sublayer])
-    add<T>(output, source(sublayer - 1), 1.0f, to, rows_, stream_);
+    add<T>(output, source(sublayer - 1), to, rows_, stream_);
   else if (to != output)
-    add<T>(output, nullptr, 0.0f, to, rows_, stream_);
+    copy_rows(output, to);
 }
 
 template <class T>
@@ -177,7 +184,7 @@ void DepthMixer<T>::keep(int site, const T* output, const T* incoming, const Pre
   if (shape_.generation == Generation::naive) {
     if (norm.gain != nullptr)
       throw std::invalid_argument("the naive generation does not fuse the pre-norm");
-    if (gradient(site) != incoming) add<T>(incoming, nullptr, 0.0f, gradient(site), rows_, stream_);
+    if (gradient(site) != incoming) copy_rows(incoming, gradient(site));
     naive_delta<T>(incoming, output, delta, shape_.tokens, shape_.channels, shape_.mixing.heads,
                    stream_);
     return scatter(site);
@@ -242,8 +249,8 @@ void DepthMixer<T>::write_zeros(int source, T* dsource) {
 template <class T>
 void DepthMixer<T>::naive_write_backward(int source, T* dsource) {
   convert<T>(bank_.dsources.data() + source * rows_, dsource, rows_, stream_);
-  if (const T* carry = carry_in(source)) add<T>(dsource, carry, 1.0f, dsource, rows_, stream_);
-  if (T* carry = carry_out(source)) add<T>(dsource, nullptr, 0.0f, carry, rows_, stream_);
+  if (const T* carry = carry_in(source)) add<T>(dsource, carry, dsource, rows_, stream_);
+  if (T* carry = carry_out(source)) copy_rows(dsource, carry);
 }
 
 template <class T>

@@ -49,6 +49,7 @@ class DepthMixer {
   }
 
  private:
+  void copy_rows(const T* from, T* to);
   void read_attention(int site, T* output, const PreNorm<T>& norm);
   void read_group(int first_site, T* output, const PreNorm<T>& norm);
   SiteForward<T> site_forward(int site, T* output, const PreNorm<T>& norm);

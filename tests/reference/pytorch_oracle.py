@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""An independent implementation of every variant in PyTorch (float64, autograd), against `attnres dump`.
-
-Written from the equations alone: the model below shares nothing with the C++ code but the parameter
-names.  Compares loss, logits, routing weights and the gradient of every parameter.  If transformers
-is installed, the residual model is also compared with its LlamaForCausalLM.
+"""pytorch_model.py (float64, autograd) against `attnres dump`, every variant: loss, logits, routing weights and
+the gradient of every parameter; and what `attnres export` writes, loaded there in float32.  If transformers is
+installed, exported residual models are also loaded as its LlamaForCausalLM and Qwen3ForCausalLM.
 
   python3 tests/reference/pytorch_oracle.py --program build/attnres
 
@@ -18,6 +16,7 @@ import tempfile
 
 try:
     import torch
+    from pytorch_model import DepthModel, forward
     from safetensors.torch import load_file, save_file
 except ImportError as error:
     print(f"skipped: {error}; by hand: pip install torch safetensors transformers")
@@ -47,85 +46,6 @@ VARIANTS = {
     "delta MHAR, 2 heads": variant("delta", heads=2),
     "delta block MHAR, 2 heads, blocks of 3": variant("delta", heads=2, block=3),
 }
-
-
-def rms_norm(x, gain, eps):
-    return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + eps) * gain
-
-
-def rotate(x, theta):  # [B, heads, T, d]
-    d, positions = x.shape[-1], torch.arange(x.shape[-2], dtype=x.dtype)
-    frequency = theta ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
-    angle = torch.cat([torch.outer(positions, frequency)] * 2, -1)
-    rotated = torch.cat([-x[..., d // 2:], x[..., : d // 2]], -1)
-    return x * angle.cos() + rotated * angle.sin()
-
-
-def attention(x, p, layer, c):
-    batch, length, _ = x.shape
-    heads, kv_heads, d = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
-
-    def project(name, count):
-        return (x @ p[f"{layer}.self_attn.{name}_proj.weight"].T).view(batch, length, count, d).transpose(1, 2)
-
-    q, k, v = project("q", heads), project("k", kv_heads), project("v", kv_heads)
-    if c.get("qk_norm"):
-        q = rms_norm(q, p[f"{layer}.self_attn.q_norm.weight"], c["rms_norm_eps"])
-        k = rms_norm(k, p[f"{layer}.self_attn.k_norm.weight"], c["rms_norm_eps"])
-    q, k = rotate(q, c["rope_theta"]), rotate(k, c["rope_theta"])
-    k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
-    scores = q @ k.transpose(-1, -2) / d ** 0.5
-    scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), float("-inf"))
-    mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, heads * d)
-    return mixed @ p[f"{layer}.self_attn.o_proj.weight"].T
-
-
-def mlp(x, p, layer):
-    gate, up, down = (p[f"{layer}.mlp.{n}_proj.weight"] for n in ("gate", "up", "down"))
-    return (torch.nn.functional.silu(x @ gate.T) * (x @ up.T)) @ down.T
-
-
-def depth_attention(sources, query, gain, eps):
-    """Sources [S][B,T,D], query [H, D/H], gain [D]: the mix, and the weights [S, B*T, H]."""
-    stack = torch.stack(sources)
-    heads = query.shape[0]
-    keys = rms_norm(stack, gain, eps).unflatten(-1, (heads, -1))
-    weights = (keys * query).sum(-1).softmax(0)
-    mix = (weights.unsqueeze(-1) * stack.unflatten(-1, (heads, -1))).sum(0).flatten(-2)
-    return mix, weights.flatten(1, 2)
-
-
-def sources_of_site(outputs, block, window):
-    """What site l = len(outputs) reads, from the raw outputs of the embedding and l - 1 sublayers."""
-    if window:
-        first = max(1, len(outputs) - window)
-        return outputs[:1] + outputs[first:]
-    done = outputs[1:]
-    return outputs[:1] + [sum(done[i:i + block]) for i in range(0, len(done), block)]
-
-
-def forward(p, c, tokens, targets):
-    mixing, eps, weights = c["depth_mixing"], c["rms_norm_eps"], {}
-    outputs = [p["model.embed_tokens.weight"][tokens.long()]]
-
-    def read(site, routed=True):
-        stream = sum(outputs)
-        if mixing["kind"] == "residual" or not routed:
-            return stream
-        sources = sources_of_site(outputs, mixing["block_sublayers"], mixing["window"])
-        mix, weights[site] = depth_attention(sources, p[f"{site}_proj.weight"], p[f"{site}_norm.weight"], eps)
-        return stream + p[f"{site}_gate"] * mix if mixing["kind"] == "delta" else mix
-
-    for b in range(c["num_hidden_layers"]):
-        layer = f"model.layers.{b}"
-        x = rms_norm(read(f"{layer}.self_attention_res"), p[f"{layer}.input_layernorm.weight"], eps)
-        outputs.append(attention(x, p, layer, c))
-        x = rms_norm(read(f"{layer}.mlp_res"), p[f"{layer}.post_attention_layernorm.weight"], eps)
-        outputs.append(mlp(x, p, layer))
-    x = rms_norm(read("model.output_attn_res", mixing["kind"] == "attention"), p["model.norm.weight"], eps)
-    logits = x @ p.get("lm_head.weight", p["model.embed_tokens.weight"]).T
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=-1)
-    return loss, logits, weights
 
 
 def make_checkpoint(program, folder, config):
@@ -174,7 +94,8 @@ def check_variant(program, name, config, folder):
     targets[1, 4] = -1
     actual = dump(program, model, tokens, targets, folder)
     p = {k: v.double().requires_grad_() for k, v in load_file(model / "model.safetensors").items()}
-    loss, logits, weights = forward(p, config, tokens, targets)
+    logits, weights = forward(p, config, tokens)
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=-1)
     loss.backward()
     expected = {"loss": loss.detach().reshape(1), "logits": logits.detach()}
     expected |= {f"weights.{site}": w.detach() for site, w in weights.items()}
@@ -186,24 +107,36 @@ def check_variant(program, name, config, folder):
     return difference <= TOLERANCE
 
 
-def check_against_transformers(program, folder):
+def logits_of_transformers(config, folder, tokens):
+    """Logits [B, T, V] in float32, or None where transformers is missing or has no such model."""
     try:
-        from transformers import LlamaForCausalLM
+        from transformers import LlamaForCausalLM, Qwen3ForCausalLM
     except ImportError:
-        print("transformers is not installed: the residual model was not compared with LlamaForCausalLM")
-        return True
-    config = VARIANTS["residual"]
-    model = make_checkpoint(program, folder, config)
-    generator = torch.Generator().manual_seed(3)
-    tokens = torch.randint(0, 50, (2, 13), generator=generator, dtype=torch.int32)
-    actual = dump(program, model, tokens, tokens.clone(), folder)
-    llama = LlamaForCausalLM.from_pretrained(model, dtype=torch.float64, attn_implementation="eager")
+        return None
+    if config["depth_mixing"]["kind"] != "residual":
+        return None
+    kind = Qwen3ForCausalLM if config.get("qk_norm") else LlamaForCausalLM
     with torch.no_grad():
-        expected = llama(tokens.long()).logits
-    difference, _ = worst_difference({"logits": expected}, actual)
-    print(f"{'residual, transformers LlamaForCausalLM':42}   1 tensor   worst {difference:.1e} (logits)")
-    # transformers computes the rotation angles in float32 whatever the model's dtype.
-    return difference <= 1e-5
+        return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")(tokens.long()).logits
+
+
+def check_export(program, name, config, folder):
+    """An exported folder, loaded elsewhere in float32, has the logits of the original in float64 to 1e-4."""
+    model = make_checkpoint(program, folder, config)
+    tokens = torch.randint(0, 50, (2, 13), generator=torch.Generator().manual_seed(3), dtype=torch.int32)
+    actual = dump(program, model, tokens, tokens.clone(), folder)
+    exported = folder / "exported"
+    subprocess.run([program, "export", "--checkpoint", model, "--out", exported], check=True,
+                   stdout=subprocess.DEVNULL)
+    loaded = {"pytorch_model.py": DepthModel.load(exported)(tokens)[0],
+              "transformers": logits_of_transformers(config, exported, tokens)}
+    good = True
+    for where, logits in loaded.items():
+        if logits is not None:
+            difference, _ = worst_difference({"logits": logits}, actual)
+            good &= difference <= 1e-4
+            print(f"{'exported: ' + name:52} worst {difference:.1e} in {where}")
+    return good
 
 
 def main():
@@ -212,10 +145,9 @@ def main():
     program = pathlib.Path(parser.parse_args().program).resolve()
     good = True
     for name, config in VARIANTS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            good &= check_variant(program, name, config, pathlib.Path(folder))
-    with tempfile.TemporaryDirectory() as folder:
-        good &= check_against_transformers(program, pathlib.Path(folder))
+        for check in (check_variant, check_export):
+            with tempfile.TemporaryDirectory() as folder:
+                good &= check(program, name, config, pathlib.Path(folder))
     print("all agree" if good else "FAILED: a difference is larger than its tolerance")
     return 0 if good else 1
 

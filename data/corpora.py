@@ -12,13 +12,14 @@ Each source file (.parquet, .jsonl, .txt, the last two also compressed) goes the
 from the Hugging Face hub at a pinned revision, compared with the hub's checksum, turned into jsonl, tokenized
 by `attnres tokenize` into a folder of its own, and deleted.  So the disk holds one source file and the shards,
 and the same command, run again after an interruption, goes on where it stopped.  `folder` takes files of your
-own; its subfolder or files named val* are the validation split.
+own, and leaves them; its subfolders and files named val* are the validation split.
 
 Needs:  pip install huggingface_hub pyarrow
 """
 import argparse
 import dataclasses
 import fnmatch
+import glob
 import json
 import os
 import pathlib
@@ -40,6 +41,9 @@ class Corpus:
     about: str
 
 
+TEXT, COMPRESSED = (".jsonl", ".txt"), (".gz", ".bz2", ".zst", ".lz4")
+UNFINISHED = ".unfinished"  # folder within --out: downloads, and text on its way
+
 CORPORA = {
     "fineweb-edu": Corpus(
         "HuggingFaceFW/fineweb-edu", "87f09149ef4734204d70ed1d046ddc9ca3f2b8f9", "sample/10BT",
@@ -59,6 +63,14 @@ class CorpusError(Exception):
     """One line: what is wrong, where, and what to do."""
 
 
+def one_line(error):
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def is_compressed_text(path):
+    return path.suffix in COMPRESSED and path.with_suffix("").suffix in TEXT
+
+
 @dataclasses.dataclass(frozen=True)
 class SourceFile:
     path: str  # within its repository or folder
@@ -68,9 +80,12 @@ class SourceFile:
 
     @property
     def name(self):
-        """Of the folder that its shards get: the path without suffixes, folders joined by "-"."""
-        parts = pathlib.PurePath(self.path).parts
-        return "-".join([*parts[:-1], parts[-1].split(".")[0]])
+        """Of the folder that its shards get: the path without its suffixes, folders joined by "-"."""
+        name = "-".join(pathlib.PurePath(self.path).parts)
+        for suffixes in (COMPRESSED, (*TEXT, ".parquet", ".bin")):
+            for suffix in suffixes:
+                name = name.removesuffix(suffix)
+        return name
 
 
 class Hub:
@@ -89,7 +104,7 @@ class Hub:
         try:
             return function(**self.where, **arguments)
         except Exception as error:  # pylint: disable=broad-exception-caught
-            raise CorpusError(f"{self.corpus.repo}: {str(error).splitlines()[0]}; "
+            raise CorpusError(f"{self.corpus.repo}: {one_line(error)}; "
                               "the same command goes on from here") from error
 
     def files(self):
@@ -111,21 +126,18 @@ class Hub:
 
 
 class Folder:
-    """Files that are already here, which stay."""
+    """Files that are already here, which stay; `out` may lie among them."""
 
-    SUFFIXES = (".parquet", ".jsonl", ".txt", ".bin")
-    COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
-
-    def __init__(self, folder):
+    def __init__(self, folder, out):
         if not folder.is_dir():
             raise CorpusError(f"{folder}: is no folder")
-        self.folder = folder
+        self.folder, self.out = folder, out.resolve()
 
     def files(self):
         found = []
         for path in sorted(self.folder.rglob("*")):
-            stem = path.with_suffix("") if path.suffix in self.COMPRESSED else path
-            if path.is_file() and stem.suffix in self.SUFFIXES:
+            usable = path.suffix in (*TEXT, ".parquet", ".bin") or is_compressed_text(path)
+            if usable and path.is_file() and self.out not in path.resolve().parents:
                 inside = path.relative_to(self.folder)
                 split = "val" if any(part.startswith("val") for part in inside.parts) else "train"
                 found.append(SourceFile(str(inside), split, path.stat().st_size))
@@ -168,51 +180,75 @@ def write_jsonl(parquet, key, out):
                     file.write(json.dumps({key: text}, ensure_ascii=False) + "\n")
 
 
+def decompress(path, out):
+    with arrow().input_stream(str(path), compression="detect") as stream, open(out, "wb") as file:
+        shutil.copyfileobj(stream, file, 1 << 20)
+
+
 def readable(path, key, folder):
     """The file as `attnres tokenize` reads it: itself, or a copy in `folder`."""
-    if path.suffix in (".jsonl", ".txt"):
+    if path.suffix in TEXT:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / (path.stem + ".jsonl" if path.suffix == ".parquet" else path.stem)
     if not out.exists():  # what has its name is whole
         part = out.with_name(out.name + ".part")
-        if path.suffix == ".parquet":
-            write_jsonl(path, key, part)
-        else:
-            with arrow().input_stream(str(path), compression="detect") as stream, open(part, "wb") as file:
-                shutil.copyfileobj(stream, file, 1 << 20)
+        try:
+            if path.suffix == ".parquet":
+                write_jsonl(path, key, part)
+            else:
+                decompress(path, part)
+        except ValueError as error:  # pyarrow's errors are of this kind
+            raise CorpusError(f"{path}: {one_line(error)}") from error
         os.replace(part, out)
     return out
 
 
-def is_complete(shards):
-    try:
-        return json.loads((shards / "manifest.json").read_text())["complete"]
-    except FileNotFoundError:
+def is_complete(shards, job):
+    """Whether the shards are there; a folder that another tokenizer or key made is refused."""
+    path = shards / "manifest.json"
+    if not path.exists():
         return False
+    try:
+        manifest = json.loads(path.read_text())
+        made_with = {name: manifest["job"][name] for name in ("tokenizer", "key")}
+        complete = manifest["complete"]
+    except (ValueError, KeyError) as error:
+        raise CorpusError(f"{path}: is no manifest of `attnres tokenize`; another --out keeps it") from error
+    if made_with != {"tokenizer": job.tokenizer, "key": job.key}:
+        raise CorpusError(f"{path}: was made with {made_with}; another --out keeps it")
+    return complete
+
+
+def take_shard(file, source, target):
+    """A ready-made shard as it is."""
+    if target.exists():
+        return
+    path = source.fetch(file)
+    check(path, file)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    shutil.copy(path, part)
+    os.replace(part, target)
+    source.discard(path)
 
 
 def prepare(file, source, job):
     """One source file into job.out/SPLIT/NAME/*.bin."""
     shards = job.out / file.split / file.name
     if file.path.endswith(".bin"):
-        target = shards.with_suffix(".bin")
-        if not target.exists():
-            path = source.fetch(file)
-            check(path, file)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target.with_suffix(".part"))
-            os.replace(target.with_suffix(".part"), target)
-            source.discard(path)
+        take_shard(file, source, shards.with_name(shards.name + ".bin"))
         return
-    if is_complete(shards):
+    if is_complete(shards, job):
         return
     path = source.fetch(file)
     check(path, file)
-    scratch = job.out / "scratch" / file.split / file.name
+    scratch = job.out / UNFINISHED / file.split / file.name
     text = readable(path, job.key, scratch)
-    done = subprocess.run([job.program, "tokenize", "--data", text, "--key", job.key, "--tokenizer", job.tokenizer,
-                           "--out", shards], check=False)
+    if "," in str(text):
+        raise CorpusError(f"{text}: has a comma in its name, which separates files; rename it")
+    done = subprocess.run([job.program, "tokenize", "--data", glob.escape(str(text)), "--key", job.key,
+                           "--tokenizer", job.tokenizer, "--out", shards], check=False)
     if done.returncode != 0:
         raise CorpusError(f"{path}: not tokenized (see above); the same command goes on from here")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -238,12 +274,16 @@ def prepare_all(source, job):
     if not files:
         raise CorpusError(f"{job.name}: no .parquet, .jsonl, .txt or .bin files found")
     files = wanted(files, job.files)
+    targets = {}
+    for file in files:
+        other = targets.setdefault((file.split, file.name), file.path)
+        if other != file.path:
+            raise CorpusError(f"{file.path} and {other} would share the folder {file.split}/{file.name}; rename one")
     job.out.mkdir(parents=True, exist_ok=True)
     for number, file in enumerate(files, 1):
         print(f"{number}/{len(files)}  {file.path}  {file.bytes / 1e6:.1f} MB  {file.split}", flush=True)
         prepare(file, source, job)
-    shutil.rmtree(job.out / "scratch", ignore_errors=True)
-    shutil.rmtree(job.out / "downloads", ignore_errors=True)
+    shutil.rmtree(job.out / UNFINISHED, ignore_errors=True)
     write_provenance(files, job)
     print(f"complete: {job.out}")
 
@@ -252,7 +292,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", metavar="NAME", help=f"{', '.join(CORPORA)} or folder")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the shards")
-    parser.add_argument("--source", type=pathlib.Path, help="folder of source files, instead of the hub")
+    parser.add_argument("--source", type=pathlib.Path, help="folder of source files, with the name folder")
     parser.add_argument("--files", type=int, default=0, help="only the first so many training files")
     parser.add_argument("--tokenizer", default="gpt2", help="as of `attnres tokenize` (gpt2)")
     parser.add_argument("--key", default="text", help="column or string that is the document (text)")
@@ -262,8 +302,10 @@ def parse():
     if job.name is not None:
         if job.name not in CORPORA and job.name != "folder":
             parser.error(f"no corpus is called {job.name}; there are {', '.join(CORPORA)} and folder")
-        if job.out is None or (job.name == "folder" and job.source is None):
-            parser.error("--out is needed" if job.out is None else "folder needs --source")
+        if job.out is None:
+            parser.error("--out is needed")
+        if (job.name == "folder") != (job.source is not None):
+            parser.error("--source goes with the name folder, and folder needs it")
         if not job.program.exists():
             parser.error(f"{job.program}: no such program; build it, or name it with --program")
     return job
@@ -275,7 +317,10 @@ def main():
         for name, corpus in CORPORA.items():
             print(f"{name:19} {corpus.licence:16} {corpus.about}")
         return
-    prepare_all(Folder(job.source) if job.source else Hub(CORPORA[job.name], job.out / "downloads"), job)
+    if job.source:
+        prepare_all(Folder(job.source, job.out), job)
+    else:
+        prepare_all(Hub(CORPORA[job.name], job.out / UNFINISHED / "downloads"), job)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,45 @@
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 namespace attnres {
 namespace {
 
 constexpr std::size_t kPartBytes = 1 << 20;
 
+constexpr std::string_view kEndOfText = "<|endoftext|>";
+
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+// How Unicode's white space beyond ASCII begins in UTF-8 (and some punctuation: it does no harm).
+bool begins_with_wide_space(std::string_view text) {
+  for (const std::string_view lead :
+       {"\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x80", "\xe2\x81\x9f", "\xe3\x80\x80"})
+    if (text.starts_with(lead)) return true;
+  return false;
+}
+
+// Whether the text may be cut behind its line end at i: no white space on either side of it.
+bool may_cut_after(std::string_view text, std::size_t i) {
+  return text[i] == '\n' && !is_space(text[i - 1]) && !is_space(text[i + 1]) &&
+         !begins_with_wide_space(text.substr(i - 2, 2)) &&
+         !begins_with_wide_space(text.substr(i - 3, 3)) &&
+         !begins_with_wide_space(text.substr(i + 1));
+}
+
 }  // namespace
+
+DocumentEnd find_document_end(std::string_view text, std::size_t from, bool whole) {
+  for (std::size_t at; (at = text.find(kEndOfText, from)) != std::string_view::npos;
+       from = at + 1) {
+    const std::string_view rest = text.substr(at + kEndOfText.size());
+    for (const std::string_view line_end : {"\n", "\r\n"})
+      if (rest.starts_with(line_end)) return {at, kEndOfText.size() + line_end.size()};
+    if (whole && rest.empty()) return {at, kEndOfText.size()};
+  }
+  return {};
+}
 
 DocumentReader::DocumentReader(const std::filesystem::path& path, const std::string& key,
                                std::uint64_t offset, bool begins_document)
@@ -26,10 +56,19 @@ DocumentReader::DocumentReader(const std::filesystem::path& path, const std::str
   file_.seekg(std::streamoff(offset));
 }
 
-bool DocumentReader::next(DocumentPart& part) { return json_ ? next_json(part) : next_text(part); }
+bool DocumentReader::next(DocumentPart& part) {
+  if (json_) return next_json(part);
+  do {  // nothing between two separators is no document
+    if (!next_text(part)) return false;
+  } while (part.text.empty());
+  return true;
+}
 
-// Reads until the buffer holds `wanted` bytes, or the file ends.
+// Reads until `wanted` bytes are unread, or the file ends.  What was read is dropped when the
+// buffer is filled, not with every document.
 void DocumentReader::fill(std::size_t wanted) {
+  if (unread().size() >= wanted || !file_) return;
+  buffer_.erase(0, std::exchange(read_, 0));
   while (buffer_.size() < wanted && file_) {
     const std::size_t before = buffer_.size();
     buffer_.resize(before + kPartBytes);
@@ -38,52 +77,49 @@ void DocumentReader::fill(std::size_t wanted) {
   }
 }
 
+void DocumentReader::drop(std::size_t bytes) {
+  read_ += bytes;
+  offset_ += bytes;
+}
+
 // A part ends at a separator, or at the first line end past kPartBytes that no white space follows.
 bool DocumentReader::next_text(DocumentPart& part) {
-  std::size_t end = std::string::npos, skip = 0, searched = 0;
-  for (std::size_t wanted = kPartBytes + 2;; wanted *= 2) {
-    fill(wanted + kDocumentSeparator.size());
-    if (buffer_.empty()) return false;
-    const std::size_t separator = buffer_.find(kDocumentSeparator, searched);
-    std::size_t line_end = std::string::npos;
-    for (std::size_t i = kPartBytes; i + 1 < buffer_.size() && i < separator; ++i)
-      if (buffer_[i] == '\n' && !is_space(buffer_[i + 1])) {
-        line_end = i + 1;
-        break;
-      }
-    if (line_end != std::string::npos) {
-      end = line_end;
-    } else if (separator != std::string::npos) {
-      end = separator;
-      skip = kDocumentSeparator.size();
+  constexpr std::size_t kLookAhead = 16;  // longer than a document's end and than a character
+  std::size_t end = 0, skip = 0, searched = 0;
+  for (std::size_t wanted = kPartBytes + kLookAhead; end + skip == 0; wanted *= 2) {
+    fill(wanted);
+    const std::string_view text = unread();
+    if (text.empty()) return false;
+    const DocumentEnd document = find_document_end(text, searched, !file_);
+    for (std::size_t i = kPartBytes; i + 4 < text.size() && i < document.position && end == 0; ++i)
+      if (may_cut_after(text, i)) end = i + 1;
+    if (end > 0) break;
+    if (document.size > 0) {
+      end = document.position;
+      skip = document.size;
     } else if (!file_) {
-      end = buffer_.size();
+      end = text.size();
     } else {
-      searched = buffer_.size() - kDocumentSeparator.size();
-      continue;
+      searched = text.size() - kLookAhead;
     }
-    break;
   }
-  part = {buffer_.substr(0, end), at_document_start_, offset_};
+  part = {std::string(unread().substr(0, end)), at_document_start_, offset_};
   at_document_start_ = skip > 0;
-  buffer_.erase(0, end + skip);
-  offset_ += end + skip;
-  // Nothing between two separators is no document.
-  return part.text.empty() ? next_text(part) : true;
+  drop(end + skip);
+  return true;
 }
 
 bool DocumentReader::next_json(DocumentPart& part) {
   while (true) {
     std::size_t end;
-    for (std::size_t wanted = kPartBytes; (end = buffer_.find('\n')) == std::string::npos && file_;
+    for (std::size_t wanted = kPartBytes; (end = unread().find('\n')) == std::string::npos && file_;
          wanted *= 2)
       fill(wanted);
-    if (buffer_.empty()) return false;
+    if (unread().empty()) return false;
     const bool last = end == std::string::npos;
-    const std::string line = buffer_.substr(0, end);
+    const std::string line(unread().substr(0, end));
     const std::uint64_t begin = offset_;
-    offset_ += last ? buffer_.size() : end + 1;
-    buffer_.erase(0, last ? buffer_.size() : end + 1);
+    drop(last ? line.size() : end + 1);
     ++line_;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const auto object = nlohmann::json::parse(line, nullptr, false);

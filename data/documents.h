@@ -1,5 +1,5 @@
-// Documents of text and jsonl files, streamed: however long a file or a document is, no more than
-// about a megabyte of it is in memory at a time.
+// Documents of text and jsonl files, streamed: of text about a megabyte is in memory at a time, of
+// jsonl a line.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,18 @@
 
 namespace attnres {
 
-/// Ends a document inside a text file.
-inline constexpr std::string_view kDocumentSeparator = "<|endoftext|>\n";
+/// What ends a document inside a text file: "<|endoftext|>" at the end of a line, the line end
+/// included, or of the file.
+struct DocumentEnd {
+  std::size_t position = std::string_view::npos, size = 0;  ///< npos: there is none
+};
 
-/// A stretch of one document.  Long documents come in several parts, cut after a line end, where no
-/// tokenizer's piece goes on.
+/// The first at or behind `from`.  `whole`: the text goes to the file's end, so that its last bytes
+/// may be one.
+DocumentEnd find_document_end(std::string_view text, std::size_t from, bool whole);
+
+/// A stretch of one document.  Long documents come in several parts, cut after a line end between
+/// characters that are no white space, where no tokenizer's piece goes on.
 struct DocumentPart {
   std::string text;
   bool begins_document = false;
@@ -39,14 +46,17 @@ class DocumentReader {
  private:
   bool next_text(DocumentPart& part);
   bool next_json(DocumentPart& part);
+  std::string_view unread() const { return std::string_view(buffer_).substr(read_); }
   void fill(std::size_t wanted);
+  void drop(std::size_t bytes);
 
   std::filesystem::path path_;
   std::string key_;
   std::ifstream file_;
   bool json_, at_document_start_;
-  std::string buffer_;        // read and not yet given out; begins at offset_
-  std::uint64_t offset_ = 0;  // in the file
+  std::string buffer_;  // of which the first read_ bytes are given out
+  std::size_t read_ = 0;
+  std::uint64_t offset_ = 0;  // of the next byte, in the file
   std::size_t line_ = 0;
 };
 

@@ -18,6 +18,7 @@ import sys
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +101,7 @@ def write_member(archive, member, path):
     try:
         with zipfile.ZipFile(archive) as opened:
             path.write_bytes(opened.read(member))
-    except (zipfile.BadZipFile, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         archive.unlink()
         raise DownloadError(f"{archive.name}: {error}; deleted, run it again") from error
     archive.unlink()
@@ -149,3 +150,5 @@ if __name__ == "__main__":
         main()
     except (DownloadError, OSError) as error:
         sys.exit(f"evaluation_sets: {error}")
+    except KeyboardInterrupt:
+        sys.exit("evaluation_sets: interrupted; the same command goes on from here")

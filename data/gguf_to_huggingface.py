@@ -49,8 +49,11 @@ def huggingface_name(name):
              "output.weight": "lm_head.weight"}
     if name in fixed:
         return fixed[name]
-    _, layer, kind, _ = name.split(".")
-    return f"model.layers.{layer}.{NAMES[kind]}.weight"
+    block, _, rest = name.partition(".")
+    layer, _, kind = rest.partition(".")
+    if block != "blk" or not kind.endswith(".weight") or kind.removesuffix(".weight") not in NAMES:
+        return None
+    return f"model.layers.{layer}.{NAMES[kind.removesuffix('.weight')]}.weight"
 
 
 def unpermuted(rows, heads):
@@ -86,7 +89,10 @@ def main():
     arguments = parser.parse_args()
     if not arguments.gguf.exists():
         sys.exit(f"{arguments.gguf}: no such file")
-    reader = GGUFReader(arguments.gguf)
+    try:
+        reader = GGUFReader(arguments.gguf)
+    except ValueError as error:
+        sys.exit(f"{arguments.gguf}: {error}")
 
     def value(name, default=None):
         field = reader.get_field(name)
@@ -97,6 +103,9 @@ def main():
     kind = value("general.architecture")
     if kind not in ("llama", "qwen3"):
         sys.exit(f"{arguments.gguf}: is a {kind} model; llama and qwen3 are supported")
+    if value(f"{kind}.rope.scaling.type", "none") != "none":
+        sys.exit(f"{arguments.gguf}: has rope scaling ({value(f'{kind}.rope.scaling.type')}), which is not supported")
+    tokenizer = tokenizer_json(value)
     heads = value(f"{kind}.attention.head_count")
     kv_heads = value(f"{kind}.attention.head_count_kv", heads)
     hidden = value(f"{kind}.embedding_length")
@@ -104,6 +113,8 @@ def main():
     for tensor in reader.tensors:
         if tensor.name.startswith("rope_freqs"):
             sys.exit(f"{arguments.gguf}: has rope scaling ({tensor.name}), which is not supported")
+        if huggingface_name(tensor.name) is None:
+            sys.exit(f"{arguments.gguf}: has a tensor {tensor.name}, which no supported model has")
         rows = dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32)
         if kind == "llama" and tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
             rows = unpermuted(rows, heads if "attn_q" in tensor.name else kv_heads)
@@ -121,7 +132,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     save_file(tensors, arguments.out / "model.safetensors", metadata={"format": "pt"})
     (arguments.out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    (arguments.out / "tokenizer.json").write_text(json.dumps(tokenizer_json(value), ensure_ascii=False) + "\n")
+    (arguments.out / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False) + "\n")
     print(f"{sum(t.size for t in tensors.values())} parameters written to {arguments.out}")
 
 

@@ -5,16 +5,17 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "data/byte_tokenizer.h"
+#include "data/byte_vocabulary.h"
 #include "data/documents.h"
 #include "reference/fnv1a.h"
 
 namespace attnres {
 
-void TokenData::append(std::shared_ptr<const void> owner, std::span<const std::uint16_t> tokens) {
-  if (tokens.empty()) return;
-  pieces_.push_back({std::move(owner), tokens, size_});
-  size_ += tokens.size();
+void TokenData::append(std::shared_ptr<const void> owner, const TokenSpan& tokens) {
+  Piece piece{std::move(owner), tokens, size_};
+  if (piece.size() == 0) return;
+  size_ += piece.size();
+  pieces_.push_back(std::move(piece));
 }
 
 void TokenData::append(const std::shared_ptr<const TokenShard>& shard) {
@@ -23,7 +24,7 @@ void TokenData::append(const std::shared_ptr<const TokenShard>& shard) {
 
 void TokenData::append(std::vector<std::uint16_t> tokens) {
   auto owner = std::make_shared<std::vector<std::uint16_t>>(std::move(tokens));
-  append(owner, *owner);
+  append(owner, std::span<const std::uint16_t>(*owner));
 }
 
 const TokenData::Piece& TokenData::piece_of(std::size_t i) const {
@@ -34,15 +35,16 @@ const TokenData::Piece& TokenData::piece_of(std::size_t i) const {
 
 std::int32_t TokenData::operator[](std::size_t i) const {
   const Piece& piece = piece_of(i);
-  return piece.tokens[i - piece.first];
+  return std::visit([&](auto ids) { return std::int32_t(ids[i - piece.first]); }, piece.tokens);
 }
 
 void TokenData::copy(std::size_t first, std::size_t count, std::int32_t* out) const {
   while (count > 0) {
     const Piece& piece = piece_of(first);
     const std::size_t begin = first - piece.first;
-    const std::size_t here = std::min(count, piece.tokens.size() - begin);
-    out = std::copy_n(piece.tokens.begin() + std::ptrdiff_t(begin), here, out);
+    const std::size_t here = std::min(count, piece.size() - begin);
+    out = std::visit([&](auto ids) { return std::copy_n(ids.data() + begin, here, out); },
+                     piece.tokens);
     first += here;
     count -= here;
   }
@@ -52,20 +54,23 @@ TokenData TokenData::part(std::size_t first, std::size_t count) const {
   TokenData result;
   for (const auto& piece : pieces_) {
     const std::size_t begin = std::max(first, piece.first);
-    const std::size_t end = std::min(first + count, piece.first + piece.tokens.size());
-    if (begin < end)
-      result.append(piece.owner, piece.tokens.subspan(begin - piece.first, end - begin));
+    const std::size_t end = std::min(first + count, piece.first + piece.size());
+    if (begin >= end) continue;
+    const auto part_of = [&](auto ids) -> TokenSpan {
+      return ids.subspan(begin - piece.first, end - begin);
+    };
+    result.append(piece.owner, std::visit(part_of, piece.tokens));
   }
   return result;
 }
 
 std::uint64_t TokenData::hash() const {
   Fnv1a hash;
-  for (const auto& piece : pieces_)
-    for (const std::uint16_t token : piece.tokens) {
-      hash.add(token & 255u);
-      hash.add(token >> 8u);
-    }
+  const auto add = [&](auto ids) {
+    for (const auto id : ids)
+      for (std::size_t byte = 0; byte < sizeof id; ++byte) hash.add((id >> (8 * byte)) & 255u);
+  };
+  for (const auto& piece : pieces_) std::visit(add, piece.tokens);
   return hash.value();
 }
 
@@ -84,7 +89,7 @@ std::string read_text(const std::filesystem::path& path) {
 // One document's tokens, opened by the end-of-document token as in llm.c's shards.
 void append_document(std::string_view text, TokenData& data) {
   if (text.empty()) return;
-  std::vector<std::uint16_t> tokens = {std::uint16_t(ByteTokenizer::kEndOfDocument)};
+  std::vector<std::uint16_t> tokens = {std::uint16_t(ByteVocabulary::kEndOfDocument)};
   for (const unsigned char byte : text) tokens.push_back(byte);
   data.append(std::move(tokens));
 }
@@ -92,9 +97,9 @@ void append_document(std::string_view text, TokenData& data) {
 void append_text(const std::filesystem::path& path, TokenData& data) {
   const std::string text = read_text(path);
   std::string_view rest = text;
-  for (std::size_t at; (at = rest.find(kDocumentSeparator)) != std::string_view::npos;) {
-    append_document(rest.substr(0, at), data);
-    rest.remove_prefix(at + kDocumentSeparator.size());
+  for (DocumentEnd end; (end = find_document_end(rest, 0, true)).size > 0;) {
+    append_document(rest.substr(0, end.position), data);
+    rest.remove_prefix(end.position + end.size);
   }
   append_document(rest, data);
 }
@@ -112,7 +117,7 @@ DataSplit load_all(const std::vector<std::filesystem::path>& files, std::int32_t
       append_text(path, data.train);
   }
   data.bytes = !shards;
-  data.vocabulary = shards ? vocabulary : ByteTokenizer::kVocabulary;
+  data.vocabulary = shards ? vocabulary : ByteVocabulary::kSize;
   return data;
 }
 
@@ -128,7 +133,7 @@ std::size_t cut_point(const TokenData& data, bool bytes) {
     return std::size_t(0);
   };
   if (const auto at =
-          nearest([&](std::size_t i) { return data[i] == ByteTokenizer::kEndOfDocument; }))
+          nearest([&](std::size_t i) { return data[i] == ByteVocabulary::kEndOfDocument; }))
     return at;
   if (const auto at = nearest([&](std::size_t i) {
         return data[i - 1] == '\n' && data[i - 2] == '\n' && data[i] != '\n';

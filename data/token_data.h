@@ -20,7 +20,7 @@ class TokenData {
   void copy(std::size_t first, std::size_t count, std::int32_t* out) const;
   /// The part [first, first + count).
   TokenData part(std::size_t first, std::size_t count) const;
-  /// FNV-1a over the ids as little-endian uint16: the data set's name in logs and checkpoints.
+  /// FNV-1a over the ids as they are stored: the data set's name in logs and checkpoints.
   std::uint64_t hash() const;
 
   void append(const std::shared_ptr<const TokenShard>& shard);
@@ -29,10 +29,14 @@ class TokenData {
  private:
   struct Piece {
     std::shared_ptr<const void> owner;
-    std::span<const std::uint16_t> tokens;
+    TokenSpan tokens;
     std::size_t first;  // index of its first token in the whole
+
+    std::size_t size() const {
+      return std::visit([](auto ids) { return ids.size(); }, tokens);
+    }
   };
-  void append(std::shared_ptr<const void> owner, std::span<const std::uint16_t> tokens);
+  void append(std::shared_ptr<const void> owner, const TokenSpan& tokens);
   const Piece& piece_of(std::size_t i) const;
 
   std::vector<Piece> pieces_;

@@ -1,10 +1,13 @@
-// Token shards as llm.c and modded-nanogpt write them: 256 int32 of header (magic 20240520, version
-// 1, token count), then uint16 tokens, little-endian; read by memory map, checked when opened.
+// Token shards as llm.c and modded-nanogpt write them: 256 int32 of header (magic, version, token
+// count), then the ids, little-endian; read by memory map, checked when opened.  Ids have 16 bits
+// (magic 20240520, version 1: GPT-2) or 32 (magic 20240801, version 7: Llama 3).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <variant>
+#include <vector>
 
 namespace attnres {
 
@@ -24,27 +27,42 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+/// Token ids where they are stored.
+using TokenSpan = std::variant<std::span<const std::uint16_t>, std::span<const std::uint32_t>>;
+
+/// What marks a shard whose ids are stored as Id.
+template <class Id>
+struct ShardFormat;
+template <>
+struct ShardFormat<std::uint16_t> {
+  static constexpr std::int32_t kMagic = 20240520, kVersion = 1;
+};
+template <>
+struct ShardFormat<std::uint32_t> {
+  static constexpr std::int32_t kMagic = 20240801, kVersion = 7;
+};
+
 class TokenShard {
  public:
-  static constexpr std::int32_t kMagic = 20240520, kVersion = 1;
   static constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
 
   /// Opens and checks: magic, version, size against the count, and every id against `vocabulary`.
   /// Throws std::runtime_error naming the file and, for an id, its byte offset.
   TokenShard(const std::filesystem::path& path, std::int32_t vocabulary);
 
-  std::span<const std::uint16_t> tokens() const { return tokens_; }
+  const TokenSpan& tokens() const { return tokens_; }
 
  private:
   MappedFile file_;
-  std::span<const std::uint16_t> tokens_;
+  TokenSpan tokens_;
 };
 
-/// Whether the file begins with the shard magic.
+/// Whether the file begins with a shard magic.
 bool is_token_shard(const std::filesystem::path& path);
 
-/// Writes a shard; at most 2^31 - 1 tokens.  Throws std::runtime_error if the disk does not take
-/// it.
-void write_token_shard(const std::filesystem::path& path, std::span<const std::uint16_t> tokens);
+/// Writes a shard of 16-bit or 32-bit ids, at most 2^31 - 1 of them, atomically.  Throws
+/// std::runtime_error if the disk does not take it.
+template <class Id>
+void write_token_shard(const std::filesystem::path& path, const std::vector<Id>& tokens);
 
 }  // namespace attnres

@@ -27,7 +27,8 @@ struct Position {
 };
 
 struct Manifest {
-  json job;  // what must agree for a job to go on
+  std::string format;  // for a person
+  json job;            // what must agree for a job to go on
   json shards = json::array();
   std::uint64_t tokens = 0, documents = 0;
   Position position;
@@ -40,7 +41,9 @@ json describe(const TokenizeJob& job, const Tokenizer& tokenizer) {
     files.push_back({{"path", path.string()},
                      {"bytes", fs::file_size(path)},
                      {"fnv1a", to_hex(file_hash(path))}});
+  const auto file = Tokenizer::file_of(job.tokenizer);
   return {{"tokenizer", job.tokenizer},
+          {"tokenizer_fnv1a", file ? to_hex(file_hash(*file)) : ""},
           {"vocabulary", tokenizer.vocabulary()},
           {"separator", tokenizer.end_of_text()},
           {"prefix", job.prefix},
@@ -50,7 +53,7 @@ json describe(const TokenizeJob& job, const Tokenizer& tokenizer) {
 }
 
 void save(const Manifest& m, const fs::path& path) {
-  const json content = {{"format", "llm.c token shards, version 1, uint16"},
+  const json content = {{"format", m.format},
                         {"complete", m.complete},
                         {"tokens", m.tokens},
                         {"documents", m.documents},
@@ -64,6 +67,24 @@ void save(const Manifest& m, const fs::path& path) {
   write_file_atomically(path, content.dump(2) + "\n");
 }
 
+// A job is the same wherever its files lie and whatever they are called.
+json without_names(json job) {
+  job.erase("tokenizer");
+  for (auto& file : job.at("files")) file.erase("path");
+  return job;
+}
+
+void check_shards(const json& shards, const fs::path& folder) {
+  for (const json& shard : shards) {
+    const fs::path path = folder / shard.at("file").get<std::string>();
+    const auto bytes = shard.at("bytes").get<std::uintmax_t>();
+    if (!fs::exists(path) || fs::file_size(path) != bytes)
+      throw std::runtime_error(path.string() + ": is missing or has not the " +
+                               std::to_string(bytes) +
+                               " bytes of manifest.json; delete the folder to start again");
+  }
+}
+
 // What an earlier call of the same job has left; a fresh manifest where there is none.
 Manifest resume(const json& job, const fs::path& path) {
   Manifest m;
@@ -71,11 +92,12 @@ Manifest resume(const json& job, const fs::path& path) {
   if (!fs::exists(path)) return m;
   try {
     const json content = json::parse(read_file(path));
-    if (content.at("job") != job)
+    if (without_names(content.at("job")) != without_names(job))
       throw std::runtime_error(path.string() +
                                ": belongs to another job (other files, tokenizer or options); "
                                "another --out keeps it");
     m.shards = content.at("shards");
+    check_shards(m.shards, path.parent_path());
     m.tokens = content.at("tokens").get<std::uint64_t>();
     m.documents = content.at("documents").get<std::uint64_t>();
     m.complete = content.at("complete").get<bool>();
@@ -128,15 +150,19 @@ class Workers {
 };
 
 // Collects tokens, and writes a shard and the manifest whenever there are enough.
+template <class Id>
 class ShardWriter {
  public:
   ShardWriter(const TokenizeJob& job, Manifest& manifest, std::int32_t separator)
-      : job_(job), manifest_(manifest), separator_(separator) {}
+      : job_(job), manifest_(manifest), separator_(separator) {
+    manifest_.format = "llm.c token shards, version " + std::to_string(ShardFormat<Id>::kVersion) +
+                       ", " + std::to_string(8 * sizeof(Id)) + "-bit ids";
+  }
 
   /// The tokens of a part that begins at `at`, of which the first at.skip are written already.
   void add(const std::vector<std::int32_t>& ids, Position at) {
     for (std::size_t i = at.skip; i < ids.size(); ++i) {
-      tokens_.push_back(std::uint16_t(ids[i]));
+      tokens_.push_back(Id(ids[i]));
       documents_ += i == 0 && at.begins_document && ids[i] == separator_;
       if (tokens_.size() < job_.shard_tokens) continue;
       manifest_.position = at;
@@ -157,13 +183,12 @@ class ShardWriter {
     char number[16];
     std::snprintf(number, sizeof number, "_%06zu", manifest_.shards.size());
     const std::string name = job_.prefix + number + ".bin";
-    const fs::path temporary = job_.out / (name + ".tmp");
-    write_token_shard(temporary, tokens_);
-    fs::rename(temporary, job_.out / name);
+    write_token_shard(job_.out / name, tokens_);
     manifest_.tokens += tokens_.size();
     manifest_.documents += documents_;
     manifest_.shards.push_back({{"file", name},
                                 {"tokens", tokens_.size()},
+                                {"bytes", fs::file_size(job_.out / name)},
                                 {"fnv1a", to_hex(file_hash(job_.out / name))}});
     tokens_.clear();
     documents_ = 0;
@@ -173,35 +198,44 @@ class ShardWriter {
   const TokenizeJob& job_;
   Manifest& manifest_;
   std::int32_t separator_;
-  std::vector<std::uint16_t> tokens_;
+  std::vector<Id> tokens_;
   std::uint64_t documents_ = 0;
 };
 
 void check(const TokenizeJob& job, const Tokenizer& tokenizer) {
   if (job.files.empty()) throw std::invalid_argument("no files to tokenize");
-  if (job.shard_tokens < 1) throw std::invalid_argument("a shard needs at least one token");
-  if (tokenizer.vocabulary() > 65536)
-    throw std::runtime_error("tokenizer " + job.tokenizer + " has " +
-                             std::to_string(tokenizer.vocabulary()) +
-                             " ids; shards hold 16 bits, up to 65536");
+  if (job.shard_tokens < 1 || job.shard_tokens > kMostShardTokens)
+    throw std::invalid_argument("a shard holds from 1 to 2^31 - 1 tokens");
   if (tokenizer.end_of_text() < 0)
     throw std::runtime_error("tokenizer " + job.tokenizer +
                              " has no <|endoftext|> or <|end_of_text|> to separate documents");
-  for (const auto& path : job.files)
+  for (const auto& path : job.files) {
     if (!fs::is_regular_file(path)) throw std::runtime_error(path.string() + ": no such file");
+    if (is_token_shard(path))
+      throw std::runtime_error(path.string() + ": is a token shard already, not text");
+  }
 }
 
-}  // namespace
+// Parts of documents with at least so many bytes together; none at the end of the file.
+std::vector<DocumentPart> next_parts(DocumentReader& reader, std::size_t bytes) {
+  std::vector<DocumentPart> parts;
+  DocumentPart part;
+  for (std::size_t read = 0; read < bytes && reader.next(part);) {
+    read += part.text.size();
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
 
-bool tokenize(const TokenizeJob& job, const std::function<void(const TokenizeProgress&)>& report,
-              const std::atomic<bool>& stop) {
-  const Tokenizer tokenizer = Tokenizer::open(job.tokenizer);
-  check(job, tokenizer);
+template <class Id>
+bool tokenize_into(const TokenizeJob& job, const Tokenizer& tokenizer,
+                   const std::function<void(const TokenizeProgress&)>& report,
+                   const std::atomic<bool>& stop) {
   fs::create_directories(job.out);
   Manifest manifest = resume(describe(job, tokenizer), job.out / "manifest.json");
   TokenizeProgress progress;
   for (const auto& path : job.files) progress.all_bytes += fs::file_size(path);
-  ShardWriter writer(job, manifest, tokenizer.end_of_text());
+  ShardWriter<Id> writer(job, manifest, tokenizer.end_of_text());
   Workers workers(tokenizer, job.threads);
 
   std::uint64_t before = 0;  // bytes of the files that are done
@@ -213,16 +247,10 @@ bool tokenize(const TokenizeJob& job, const std::function<void(const TokenizePro
     if (file < first) continue;
     if (file > at.file) at = {file, 0, true, 0};
     DocumentReader reader(job.files[file], job.key, at.offset, at.begins_document);
-    for (bool more = true; more;) {
+    for (;;) {
       if (stop) return false;
-      std::vector<DocumentPart> parts;
-      for (std::size_t bytes = 0; more && bytes < workers.batch_bytes();) {
-        DocumentPart part;
-        more = reader.next(part);
-        if (!more) break;
-        bytes += part.text.size();
-        parts.push_back(std::move(part));
-      }
+      const auto parts = next_parts(reader, workers.batch_bytes());
+      if (parts.empty()) break;
       const auto ids = workers.encode(parts);
       for (std::size_t i = 0; i < parts.size(); ++i) {
         writer.add(ids[i], {file, parts[i].offset, parts[i].begins_document, at.skip});
@@ -240,6 +268,17 @@ bool tokenize(const TokenizeJob& job, const std::function<void(const TokenizePro
               manifest.shards.size()};
   report(progress);
   return true;
+}
+
+}  // namespace
+
+bool tokenize(const TokenizeJob& job, const std::function<void(const TokenizeProgress&)>& report,
+              const std::atomic<bool>& stop) {
+  const Tokenizer tokenizer = Tokenizer::open(job.tokenizer);
+  check(job, tokenizer);
+  return tokenizer.vocabulary() <= 65536
+             ? tokenize_into<std::uint16_t>(job, tokenizer, report, stop)
+             : tokenize_into<std::uint32_t>(job, tokenizer, report, stop);
 }
 
 }  // namespace attnres

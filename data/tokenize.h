@@ -11,6 +11,8 @@
 
 namespace attnres {
 
+constexpr std::size_t kMostShardTokens = 0x7fffffff;  // the header counts in 32 bits
+
 struct TokenizeJob {
   std::vector<std::filesystem::path> files;  ///< text or jsonl, see DocumentReader
   std::string tokenizer = "gpt2";            ///< see Tokenizer::open
@@ -30,9 +32,10 @@ struct TokenizeProgress {
 /// Writes shards in llm.c's format, the separator token before every document, and manifest.json:
 /// tokenizer, input files, shards with sizes and hashes, totals.  The manifest is replaced after
 /// every shard, so a job that is run again goes on behind the last complete one; the result has the
-/// same bytes for any number of threads and interruptions.  Returns false if `stop` became true.
-/// Throws std::runtime_error naming a file that cannot be read, a manifest of another job, or a
-/// vocabulary that does not fit 16 bits.
+/// same bytes for any number of threads and interruptions.  Files and tokenizer are known by their
+/// content, wherever they lie.  Returns false if `stop` became true.
+/// Ids have 16 bits where the vocabulary fits, else 32.  Throws std::runtime_error naming a file
+/// that cannot be read, or a manifest of another job.
 bool tokenize(const TokenizeJob& job, const std::function<void(const TokenizeProgress&)>& report,
               const std::atomic<bool>& stop);
 

@@ -150,12 +150,14 @@ void forward(const Parameters<Scalar>& parameters, const TokenBatch& batch,
   record_output(state);
   mixer.write(0, state.output);
   for (Index b = 0; b < state.config.num_hidden_layers; ++b) {
-    mixer.read(2 * b + 1, state.attention[b].input);
-    attention_sublayer_forward(parameters.layer(b), state, state.attention[b]);
+    auto& attention = state.attention[std::size_t(b) % state.attention.size()];
+    auto& mlp = state.mlp[std::size_t(b) % state.mlp.size()];
+    mixer.read(2 * b + 1, attention.input);
+    attention_sublayer_forward(parameters.layer(b), state, attention);
     record_output(state);
     mixer.write(2 * b + 1, state.output);
-    mixer.read(2 * b + 2, state.mlp[b].input);
-    mlp_sublayer_forward(parameters.layer(b), state, state.mlp[b]);
+    mixer.read(2 * b + 2, mlp.input);
+    mlp_sublayer_forward(parameters.layer(b), state, mlp);
     record_output(state);
     mixer.write(2 * b + 2, state.output);
   }
@@ -201,13 +203,15 @@ std::size_t bytes_of(std::initializer_list<const Matrix<Scalar>*> matrices) {
 }  // namespace
 
 template <class Scalar>
-TransformerState<Scalar>::TransformerState(const ModelConfig& c, Index sequences, Index positions)
+TransformerState<Scalar>::TransformerState(const ModelConfig& c, Index sequences, Index positions,
+                                           Saved which)
     : config(c),
       shape{sequences, positions, c.num_attention_heads, c.num_key_value_heads, c.head_dim},
       rotary(make_rotary_table<Scalar>(positions, c.head_dim, c.rope_theta)),
       mixer(make_depth_mixer<Scalar>(c, sequences * positions)),
-      attention(std::size_t(c.num_hidden_layers)),
-      mlp(std::size_t(c.num_hidden_layers)) {
+      saved(which),
+      attention(which == Saved::every_layer ? std::size_t(c.num_hidden_layers) : 1),
+      mlp(attention.size()) {
   const Index N = tokens(), D = c.hidden_size, F = c.intermediate_size;
   const Index q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
   for (auto& s : attention) {
@@ -227,13 +231,15 @@ TransformerState<Scalar>::TransformerState(const ModelConfig& c, Index sequences
     for (auto* m : {&s.gate, &s.up, &s.hidden}) m->resize(N, F);
     s.rstd.resize(N);
   }
-  for (auto* m : {&final_input, &hidden, &output, &dnormed}) m->resize(N, D);
-  for (auto* m : {&dquery, &dcontext}) m->resize(N, q);
-  for (auto* m : {&dkey, &dvalue}) m->resize(N, kv);
-  for (auto* m : {&dgate, &dup, &dhidden}) m->resize(N, F);
+  for (auto* m : {&final_input, &hidden, &output}) m->resize(N, D);
   final_rstd.resize(N);
   token_loss.resize(N);
   logits.resize(cross_entropy_chunk(N, c.vocab_size), c.vocab_size);
+  if (saved == Saved::one_layer) return;
+  dnormed.resize(N, D);
+  for (auto* m : {&dquery, &dcontext}) m->resize(N, q);
+  for (auto* m : {&dkey, &dvalue}) m->resize(N, kv);
+  for (auto* m : {&dgate, &dup, &dhidden}) m->resize(N, F);
 }
 
 template <class Scalar>
@@ -282,6 +288,8 @@ template <class Scalar>
 double transformer_loss_and_gradients(const Parameters<Scalar>& parameters, const TokenBatch& batch,
                                       Scalar scale, TransformerState<Scalar>& state,
                                       Parameters<Scalar>& gradients) {
+  if (state.saved != Saved::every_layer)
+    throw std::logic_error("transformer: a state that saves one layer has no backward pass");
   forward(parameters, batch, state);
   cross_entropy_forward_backward<Scalar>(state.hidden, parameters.head(), batch.targets, scale,
                                          state.logits, state.token_loss, state.dnormed,

@@ -48,10 +48,17 @@ struct DepthStatistics {
   std::vector<double> gradient_norm;  ///< Frobenius norm of dLoss/doutput
 };
 
+/// Which layers' activations a state keeps.
+enum class Saved {
+  every_layer,  ///< for a backward pass
+  one_layer     ///< for forward passes alone: each layer overwrites the one before it
+};
+
 /// Everything that one batch shape [B, T] needs, allocated once: saved state and scratch.
 template <class Scalar>
 struct TransformerState {
-  TransformerState(const ModelConfig& config, Index sequences, Index positions);
+  TransformerState(const ModelConfig& config, Index sequences, Index positions,
+                   Saved saved = Saved::every_layer);
 
   Index tokens() const { return shape.sequences * shape.positions; }
   std::size_t saved_bytes() const;    ///< activations kept for the backward pass, mixer excluded
@@ -62,8 +69,9 @@ struct TransformerState {
   AttentionShape shape;
   RotaryTable<Scalar> rotary;
   std::unique_ptr<DepthMixer<Scalar>> mixer;
-  std::vector<AttentionSublayerState<Scalar>> attention;  ///< one per layer
-  std::vector<MlpSublayerState<Scalar>> mlp;              ///< one per layer
+  Saved saved;
+  std::vector<AttentionSublayerState<Scalar>> attention;  ///< one per layer, or one for all
+  std::vector<MlpSublayerState<Scalar>> mlp;              ///< likewise
   Matrix<Scalar> final_input, hidden;                     ///< what the readout read; normed [N, D]
   Vector<Scalar> final_rstd;                              ///< [N]
   Vector<Scalar> token_loss;                              ///< nats [N]
@@ -95,7 +103,8 @@ void transformer_next_logits(const Parameters<Scalar>& parameters, const TokenBa
                              TransformerState<Scalar>& state, VectorOut<Scalar> logits);
 
 /// Mean loss, and the gradient of scale * sum of the token losses ADDED to `gradients`.  A step
-/// over several micro-batches passes scale = 1 / (targets of the whole step).
+/// over several micro-batches passes scale = 1 / (targets of the whole step).  The state must have
+/// saved every layer.
 template <class Scalar>
 double transformer_loss_and_gradients(const Parameters<Scalar>& parameters, const TokenBatch& batch,
                                       Scalar scale, TransformerState<Scalar>& state,

@@ -165,6 +165,8 @@ void save_checkpoint(const fs::path& run_folder, Model& model, const RunState& s
   for (std::size_t i = std::size_t(state.config.keep); i < all.size(); ++i) fs::remove_all(all[i]);
 }
 
+bool holds_checkpoints(const fs::path& run_folder) { return !checkpoints_of(run_folder).empty(); }
+
 std::optional<fs::path> newest_valid_checkpoint(
     const fs::path& run_folder, const std::function<void(const std::string&)>& report) {
   return newest_whole(run_folder, kFiles, report);
@@ -195,7 +197,16 @@ void check_holds_no_model(const fs::path& folder) {
     throw std::runtime_error(folder.string() + ": already holds a model; choose another --out");
 }
 
-void copy_tokenizer(const fs::path& from, const fs::path& to) {
+std::optional<fs::path> tokenizer_folder(const fs::path& model_folder) {
+  for (const fs::path& folder : {model_folder, model_folder / ".." / ".."})
+    if (fs::exists(folder / "tokenizer.json") &&
+        (folder == model_folder || fs::exists(model_folder / "run.json")))
+      return folder;
+  return std::nullopt;
+}
+
+void copy_tokenizer(const fs::path& model_folder, const fs::path& to) {
+  const fs::path from = tokenizer_folder(model_folder).value_or(model_folder);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
                            "vocab.json", "merges.txt", "generation_config.json"})
     if (fs::exists(from / name))

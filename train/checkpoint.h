@@ -31,6 +31,9 @@ void save_checkpoint(const std::filesystem::path& run_folder, Model& model, cons
 /// Writes model.safetensors and then config.json into a folder: a model without a run.
 void save_model(const std::filesystem::path& folder, const Parameters<float>& parameters);
 
+/// Whether the run has checkpoints, damaged ones included.
+bool holds_checkpoints(const std::filesystem::path& run_folder);
+
 /// The newest checkpoint of a run whose files match its complete.json.  Every damaged one that is
 /// passed over is reported with what is wrong.
 std::optional<std::filesystem::path> newest_valid_checkpoint(
@@ -43,15 +46,18 @@ std::filesystem::path resolve_model_folder(const std::filesystem::path& folder);
 
 /// Throws std::runtime_error if the folder holds a model already: nothing is overwritten.
 void check_holds_no_model(const std::filesystem::path& folder);
-/// Copies tokenizer.json and its like from one model folder to another, where there are any.
-void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to);
+/// The folder with a model's tokenizer.json: its own, or, of a checkpoint, its run's; nothing if
+/// neither has one.
+std::optional<std::filesystem::path> tokenizer_folder(const std::filesystem::path& model_folder);
+/// Copies tokenizer.json and its like from a model to another folder, where there are any.
+void copy_tokenizer(const std::filesystem::path& model_folder, const std::filesystem::path& to);
 
 /// Throws std::runtime_error "PATH: what does not fit".
 ModelConfig load_config_file(const std::filesystem::path& path);
 ModelConfig load_config(const std::filesystem::path& model_folder);
 
 /// Weights from model.safetensors, or from the shards that model.safetensors.index.json lists; any
-/// of F32, F16, BF16.  Throws naming a tensor that is missing, of another shape, or unknown.
+/// floating dtype.  Throws naming a tensor that is missing, of another shape, or unknown.
 /// With keep_new_depth, depth queries, gains and gates that the file lacks keep their values: a
 /// residual model becomes the start of another variant.
 template <class Scalar>

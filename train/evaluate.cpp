@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "data/byte_tokenizer.h"
+#include "data/byte_vocabulary.h"
 #include "reference/fnv1a.h"
 
 namespace attnres {
@@ -38,7 +38,7 @@ Evaluation evaluate(Model& model, const Windows& data, std::size_t windows, Inde
       result.loss_sum += double(losses[n]);
       hash.add(std::uint32_t(tokens[n]));
       hash.add(std::uint32_t(targets[n]));
-      if (byte_tokens && targets[n] >= 0 && targets[n] < ByteTokenizer::kEndOfDocument)
+      if (byte_tokens && targets[n] >= 0 && targets[n] < ByteVocabulary::kEndOfDocument)
         ++result.bytes;
     }
   }
@@ -48,7 +48,7 @@ Evaluation evaluate(Model& model, const Windows& data, std::size_t windows, Inde
 
 double bigram_bits_per_byte(const TokenData& train, const TokenData& validation,
                             std::size_t tokens) {
-  constexpr std::size_t V = std::size_t(ByteTokenizer::kVocabulary);
+  constexpr std::size_t V = std::size_t(ByteVocabulary::kSize);
   std::vector<double> pairs(V * V, 1.0), firsts(V, double(V));
   for (std::size_t i = 0; i + 1 < train.size(); ++i) {
     pairs[std::size_t(train[i]) * V + std::size_t(train[i + 1])] += 1;
@@ -59,7 +59,7 @@ double bigram_bits_per_byte(const TokenData& train, const TokenData& validation,
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t a = std::size_t(validation[i]), b = std::size_t(validation[i + 1]);
     bits -= std::log2(pairs[a * V + b] / firsts[a]);
-    bytes += b < std::size_t(ByteTokenizer::kEndOfDocument);
+    bytes += b < std::size_t(ByteVocabulary::kEndOfDocument);
   }
   return bits / bytes;
 }

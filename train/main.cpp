@@ -69,8 +69,8 @@ int main(int argc, char** argv) {
     return fail(error.what(), 2);
   } catch (const std::bad_alloc&) {
     return fail(
-        "not enough memory for this model and batch; --dry-run on a smaller --micro-batch shows "
-        "what it takes",
+        "not enough memory for this model and batch; a smaller --batch or --micro-batch takes less "
+        "(train --dry-run shows how much)",
         1);
   } catch (const std::exception& error) {
     return fail(error.what(), 1);

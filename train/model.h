@@ -34,10 +34,15 @@ class Model {
   virtual AdamWState& moments() = 0;
 };
 
+/// What a model is made for: inference needs neither gradients, moments nor saved activations.
+enum class Use { training, inference };
+
 /// The model of reference/, in float.  Batches of up to `sequences` x `positions` share one state.
+/// Made for inference, it throws std::logic_error where training is asked of it.
 class ReferenceModel final : public Model {
  public:
-  ReferenceModel(const ModelConfig& config, Index sequences, Index positions);
+  ReferenceModel(const ModelConfig& config, Index sequences, Index positions,
+                 Use use = Use::training);
 
   const ModelConfig& config() const override { return parameters_.config(); }
   double accumulate(const TokenBatch& batch, float scale) override;
@@ -50,14 +55,16 @@ class ReferenceModel final : public Model {
 
   Parameters<float>& parameters() override { return parameters_; }
   AdamWState& moments() override { return moments_; }
-  Parameters<float>& gradients() { return gradients_; }
+  Parameters<float>& gradients();
   /// The state of the training batch shape: activations, mixer, statistics.
   TransformerState<float>& state() { return state_; }
 
  private:
   TransformerState<float>& sampling_state(Index positions);
+  const Parameters<float>& gradients() const;
 
-  Parameters<float> parameters_, gradients_;
+  Parameters<float> parameters_;
+  std::unique_ptr<Parameters<float>> gradients_;  // none for inference
   AdamWState moments_;
   mutable Vector<double> tile_sums_;  // scratch of gradient_norm
   TransformerState<float> state_;

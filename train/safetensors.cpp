@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <stdexcept>
@@ -20,8 +21,9 @@ using nlohmann::json;
 
 std::size_t dtype_bytes(const std::string& dtype) {
   static const std::map<std::string, std::size_t> sizes = {
-      {"F64", 8},  {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4}, {"U32", 4}, {"F16", 2},
-      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
+      {"F64", 8}, {"I64", 8}, {"U64", 8},  {"F32", 4},     {"I32", 4},
+      {"U32", 4}, {"F16", 2}, {"BF16", 2}, {"I16", 2},     {"U16", 2},
+      {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   const auto found = sizes.find(dtype);
   return found == sizes.end() ? 0 : found->second;
 }
@@ -34,6 +36,19 @@ float half_to_float(std::uint16_t half) {
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(float(mantissa) * 0x1p-24f));
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13));
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+// 8 bits (Micikevicius et al. 2022, arXiv 2209.05433).  E5M2 is the upper byte of a half; E4M3 has
+// no infinity and one NaN, and its largest exponent holds numbers like any other.
+float e5m2_to_float(std::uint8_t value) { return half_to_float(std::uint16_t(value << 8)); }
+
+float e4m3_to_float(std::uint8_t value) {
+  const std::uint32_t sign = std::uint32_t(value & 0x80) << 24;
+  const std::uint32_t exponent = (value >> 3) & 15, mantissa = value & 7;
+  if (exponent == 0)
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(float(mantissa) * 0x1p-9f));
+  if (exponent == 15 && mantissa == 7) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(sign | ((exponent + 120) << 23) | (mantissa << 20));
 }
 
 float bfloat_to_float(std::uint16_t value) {
@@ -72,6 +87,8 @@ TensorInfo tensor_info(const std::filesystem::path& path, const std::string& nam
   for (const Index dimension : info.shape)
     if (dimension < 0 || __builtin_mul_overflow(values, dimension, &values))
       refuse(path, "tensor \"" + name + "\" has an impossible shape");
+  if (Index bytes; __builtin_mul_overflow(values, Index(width), &bytes))
+    refuse(path, "tensor \"" + name + "\" has an impossible shape");
   if (info.end < info.begin || info.end > data_size)
     refuse(path, "tensor \"" + name + "\" ends at data byte " + std::to_string(info.end) +
                      ", the file has " + std::to_string(data_size) + " (truncated?)");
@@ -140,13 +157,15 @@ void SafetensorsFile::read(const std::string& name, std::span<Scalar> out) const
     if (t.dtype == "F32") return convert_all<float>(data, out, same);
     if (t.dtype == "F16") return convert_all<std::uint16_t>(data, out, half_to_float);
     if (t.dtype == "BF16") return convert_all<std::uint16_t>(data, out, bfloat_to_float);
+    if (t.dtype == "F8_E4M3") return convert_all<std::uint8_t>(data, out, e4m3_to_float);
+    if (t.dtype == "F8_E5M2") return convert_all<std::uint8_t>(data, out, e5m2_to_float);
     if (t.dtype == "I32") return convert_all<std::int32_t>(data, out, same);
     if (t.dtype == "I64") return convert_all<std::int64_t>(data, out, same);
   } catch (const std::range_error& error) {
     refuse(path_, "tensor \"" + name + "\" " + error.what());
   }
   refuse(path_, "tensor \"" + name + "\" has dtype " + t.dtype +
-                    "; F64, F32, F16, BF16, I32 and I64 can be read");
+                    "; F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I32 and I64 can be read");
 }
 
 template void SafetensorsFile::read<float>(const std::string&, std::span<float>) const;
@@ -155,7 +174,7 @@ template void SafetensorsFile::read<std::int32_t>(const std::string&,
                                                   std::span<std::int32_t>) const;
 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};  // transformers asks
   std::size_t offset = 0;
   for (const auto& tensor : tensors) {
     header[tensor.name] = {{"dtype", tensor.dtype},

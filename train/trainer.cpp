@@ -8,8 +8,9 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "data/byte_tokenizer.h"
+#include "data/byte_vocabulary.h"
 #include "data/files.h"
+#include "data/tokenizer/tokenizer.h"
 #include "train/machine.h"
 #include "train/sampler.h"
 #include "train/text.h"
@@ -174,13 +175,12 @@ std::string Trainer::sample_text(std::uint64_t seed) {
   options.tokens = state_.config.sample_tokens;
   options.seed = seed;
   options.vocabulary = data_.vocabulary;
-  std::vector<std::int32_t> tokens = ByteTokenizer::encode(state_.config.prompt);
-  const std::size_t prompt = tokens.size();
-  sample(model_, tokens, options, [&](std::int32_t token) {
-    tokens.push_back(token);
+  std::string text = state_.config.prompt;
+  sample(model_, Tokenizer::bytes().encode(text), options, [&](std::int32_t token) {
+    if (token < ByteVocabulary::kEndOfDocument) text.push_back(char(token));
     return true;
   });
-  return state_.config.prompt + ByteTokenizer::decode(std::span(tokens).subspan(prompt));
+  return text;
 }
 
 void Trainer::sample_now() {

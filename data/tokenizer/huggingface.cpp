@@ -55,11 +55,13 @@ void add_patterns(const json& node, std::vector<Pattern>& patterns) {
   }
 }
 
+constexpr std::int64_t kMostTokens = 1 << 24;
+
 std::vector<std::string> read_vocabulary(const json& vocabulary) {
   std::vector<std::string> tokens;
   for (const auto& [symbols, id] : vocabulary.items()) {
     const auto index = id.get<std::int64_t>();
-    if (index < 0 || index >= (1 << 24)) refuse("token id " + std::to_string(index));
+    if (index < 0 || index >= kMostTokens) refuse("token id " + std::to_string(index));
     if (std::size_t(index) >= tokens.size()) tokens.resize(std::size_t(index) + 1);
     tokens[std::size_t(index)] = symbols;
   }
@@ -101,8 +103,13 @@ Tokenizer Tokenizer::from_huggingface(const std::filesystem::path& path) {
     std::vector<std::string> tokens = read_vocabulary(model.at("vocab"));
     std::vector<Special> specials;
     for (const json& added : root.value("added_tokens", json::array())) {
-      const auto id = added.at("id").get<std::int32_t>();
-      specials.push_back({added.at("content").get<std::string>(), id});
+      const auto number = added.at("id").get<std::int64_t>();
+      const auto content = added.at("content").get<std::string>();
+      if (content.empty() || number < 0 || number >= kMostTokens)
+        refuse("added token \"" + content + "\" with id " + std::to_string(number) +
+               ": content must not be empty, and ids lie between 0 and 2^24");
+      const auto id = std::int32_t(number);
+      specials.push_back({content, id});
       if (std::size_t(id) < tokens.size()) tokens[std::size_t(id)].clear();
     }
     for (std::string& token : tokens) token = bytes_of_symbols(token);

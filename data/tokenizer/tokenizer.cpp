@@ -7,6 +7,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "data/byte_vocabulary.h"
+
 namespace attnres {
 namespace {
 
@@ -24,6 +26,15 @@ Tokenizer::Tokenizer(BytePairEncoding bpe, Pretokenizer pretokenizer, std::vecto
     return a.text.size() > b.text.size();
   });
   for (const Special& special : specials_) vocabulary_ = std::max(vocabulary_, special.id + 1);
+}
+
+Tokenizer Tokenizer::bytes() {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, char(byte));
+  std::vector<Pattern> patterns;
+  patterns.emplace_back(kGpt2Pattern);  // any would do: nothing is merged
+  return Tokenizer(BytePairEncoding(std::move(tokens), {}), Pretokenizer(std::move(patterns)),
+                   {{"<|endoftext|>", ByteVocabulary::kEndOfDocument}});
 }
 
 Tokenizer Tokenizer::gpt2() { return from_merges(ATTNRES_GPT2_MERGES); }
@@ -64,12 +75,17 @@ Tokenizer Tokenizer::from_merges(const std::filesystem::path& path) {
   }
 }
 
-Tokenizer Tokenizer::open(const std::string& name) {
-  if (name == "gpt2") return gpt2();
+std::optional<std::filesystem::path> Tokenizer::file_of(const std::string& name) {
+  if (name == "bytes") return std::nullopt;
+  if (name == "gpt2") return ATTNRES_GPT2_MERGES;
   const std::filesystem::path path(name);
-  if (std::filesystem::is_directory(path) || path.extension() == ".json")
-    return from_huggingface(path);
-  return from_merges(path);
+  return std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
+}
+
+Tokenizer Tokenizer::open(const std::string& name) {
+  const auto file = file_of(name);
+  if (!file) return bytes();
+  return file->extension() == ".json" ? from_huggingface(*file) : from_merges(*file);
 }
 
 std::int32_t Tokenizer::special(std::string_view name) const {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "data/tokenizer/byte_pair_encoding.h"
@@ -19,6 +20,8 @@ enum class SpecialTokens {
 
 class Tokenizer {
  public:
+  /// ByteVocabulary: ids 0-255 are bytes, 256 is <|endoftext|>.
+  static Tokenizer bytes();
   /// GPT-2's, from the merges that come with the project.
   static Tokenizer gpt2();
   /// A merges file like GPT-2's vocab.bpe: ids 0-255 are bytes, then the merges, then
@@ -27,8 +30,10 @@ class Tokenizer {
   /// A tokenizer.json, or a folder that has one.  What it asks for beyond byte-level BPE (other
   /// models, normalizers, pre-tokenizers) throws std::runtime_error by name.
   static Tokenizer from_huggingface(const std::filesystem::path& path);
-  /// "gpt2", a merges file, a tokenizer.json or a folder that has one.
+  /// "bytes", "gpt2", a merges file, a tokenizer.json or a folder that has one.
   static Tokenizer open(const std::string& name);
+  /// The file that open(name) reads, if it reads any.
+  static std::optional<std::filesystem::path> file_of(const std::string& name);
 
   std::vector<std::int32_t> encode(std::string_view text,
                                    SpecialTokens special = SpecialTokens::as_text) const;

@@ -4,8 +4,9 @@
 #include <cstring>
 #include <set>
 
-#include "data/byte_tokenizer.h"
+#include "data/byte_vocabulary.h"
 #include "data/token_data.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/windows.h"
 #include "tests/support.h"
 
@@ -43,13 +44,16 @@ void patch(const std::filesystem::path& path, std::size_t offset, const void* by
 }  // namespace
 
 TEST_CASE("bytes survive the tokenizer, all 256 of them") {
+  const Tokenizer bytes = Tokenizer::open("bytes");
   std::string all;
   for (int b = 0; b < 256; ++b) all.push_back(char(b));
-  const auto tokens = ByteTokenizer::encode(all);
+  const auto tokens = bytes.encode(all);
+  CHECK(tokens.size() == 256);
   for (int b = 0; b < 256; ++b) CHECK(tokens[std::size_t(b)] == b);
-  CHECK(ByteTokenizer::decode(tokens) == all);
-  const std::vector<std::int32_t> with_special = {'a', ByteTokenizer::kEndOfDocument, 'b', 300};
-  CHECK(ByteTokenizer::decode(with_special) == "ab");
+  CHECK(bytes.decode(tokens) == all);
+  CHECK(bytes.vocabulary() == ByteVocabulary::kSize);
+  CHECK(bytes.encode("a<|endoftext|>b", SpecialTokens::as_tokens) ==
+        std::vector<std::int32_t>{'a', ByteVocabulary::kEndOfDocument, 'b'});
 }
 
 TEST_CASE("a shard is the 256-word header of llm.c and then the ids") {
@@ -64,8 +68,40 @@ TEST_CASE("a shard is the 256-word header of llm.c and then the ids") {
   CHECK(header[2] == 1000);
   CHECK(std::filesystem::file_size(path) == 1024 + 2000);
   const TokenShard shard(path, 50257);
-  CHECK(std::equal(shard.tokens().begin(), shard.tokens().end(), counting(1000).begin()));
+  const auto tokens = std::get<std::span<const std::uint16_t>>(shard.tokens());
+  CHECK(std::equal(tokens.begin(), tokens.end(), counting(1000).begin()));
   CHECK(is_token_shard(path));
+}
+
+TEST_CASE("ids of more than 16 bits are read from llm.c's shards of Llama 3, and written so") {
+  TemporaryFolder folder;
+  const auto path = folder / "llama.bin";
+  {
+    std::ofstream file(path, std::ios::binary);
+    std::int32_t header[256] = {20240801, 7, 3};
+    const std::uint32_t ids[] = {128000, 5, 70000};
+    file.write(reinterpret_cast<const char*>(header), sizeof header);
+    file.write(reinterpret_cast<const char*>(ids), sizeof ids);
+  }
+  CHECK(is_token_shard(path));
+  TokenData data;
+  data.append(std::make_shared<TokenShard>(path, 128256));
+  std::int32_t copied[3];
+  data.copy(0, 3, copied);
+  CHECK(copied[0] == 128000);
+  CHECK(copied[2] == 70000);
+  CHECK(data.part(1, 2)[1] == 70000);
+  CHECK(data.part(0, 2).hash() != data.part(1, 2).hash());
+  CHECK(contains(error_of([&] { TokenShard(path, 128000); }), "token id 128000 at offset 1024"));
+
+  const auto copy = folder / "copy.bin";
+  write_token_shard(copy, std::vector<std::uint32_t>{128000, 5, 70000});
+  std::ifstream first(path, std::ios::binary), second(copy, std::ios::binary);
+  using Bytes = std::istreambuf_iterator<char>;
+  CHECK(std::string(Bytes(first), {}) == std::string(Bytes(second), {}));
+  std::filesystem::resize_file(path, 1024 + 11);
+  CHECK(contains(error_of([&] { TokenShard(path, 128256); }),
+                 "1035 bytes; its header promises 3 tokens, which is 1036"));
 }
 
 TEST_CASE("a malformed shard is refused with file and offset") {
@@ -126,7 +162,7 @@ TEST_CASE("the held-out tenth is contiguous, shares no token, and keeps document
   const DataSplit split = load_data({folder / "a.txt"}, {}, 0);
   CHECK(split.train.size() + split.validation.size() == 100 * 996);
   CHECK(split.train.size() == 90 * 996);
-  CHECK(split.validation[0] == ByteTokenizer::kEndOfDocument);
+  CHECK(split.validation[0] == ByteVocabulary::kEndOfDocument);
 }
 
 TEST_CASE("one long document is cut between paragraphs") {

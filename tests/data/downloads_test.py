@@ -11,6 +11,7 @@ import hashlib
 import http.server
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -143,7 +144,7 @@ class EvaluationSets(TemporaryFolder):
         self.assertEqual(self.names(), ["wiki.test.raw"])
 
     def test_pinned_checksums_are_those_of_the_published_files(self):
-        published = ROOT.parent / "shared/data/eval"
+        published = pathlib.Path(os.environ.get("ATTNRES_TEST_DATA", ROOT.parent / "shared/data")) / "eval"
         if not published.is_dir():
             self.skipTest(f"{published} is not here")
         for entry in (evaluation_sets.SETS["wikitext2"], evaluation_sets.SETS["lambada"]):
@@ -175,7 +176,7 @@ class Corpora(TemporaryFolder):
         return self.tokens(self.folder / "plain")
 
     def test_jsonl_gives_the_shards_that_tokenize_makes(self):
-        out = self.prepare(corpora.Folder(self.stories()))
+        out = self.prepare(corpora.Folder(self.stories(), self.folder / "corpus"))
         self.assertEqual(self.tokens(out / "train/stories"), self.expected())
         self.assertEqual(json.loads((out / "corpus.json").read_text())["files"][0]["path"], "stories.jsonl")
 
@@ -183,34 +184,56 @@ class Corpora(TemporaryFolder):
         source = self.folder / "source"
         source.mkdir()
         (source / "TinyStories-train.txt").write_text("\n<|endoftext|>\n".join(STORIES) + "\n<|endoftext|>\n")
-        out = self.prepare(corpora.Folder(source))
+        out = self.prepare(corpora.Folder(source, self.folder / "corpus"))
         manifest = json.loads((out / "train/TinyStories-train/manifest.json").read_text())
         self.assertEqual(manifest["documents"], len(STORIES))
 
     def test_validation_files_go_into_a_split_of_their_own(self):
         source = self.stories()
         self.stories("validation.jsonl")
-        out = self.prepare(corpora.Folder(source))
+        out = self.prepare(corpora.Folder(source, self.folder / "corpus"))
         self.assertEqual(sorted(str(p.relative_to(out)) for p in out.rglob("*.bin")),
                          ["train/stories/shard_000000.bin", "val/validation/shard_000000.bin"])
 
     def test_a_second_run_goes_on_with_what_is_missing(self):
         source = self.stories("a.jsonl")
         self.stories("b.jsonl")
-        out = self.prepare(corpora.Folder(source), files=1)
+        out = self.prepare(corpora.Folder(source, self.folder / "corpus"), files=1)
         first = (out / "train/a/shard_000000.bin").stat().st_mtime_ns
         self.assertFalse((out / "train/b").exists())
-        self.prepare(corpora.Folder(source))
+        self.prepare(corpora.Folder(source, self.folder / "corpus"))
         self.assertEqual((out / "train/a/shard_000000.bin").stat().st_mtime_ns, first)
         self.assertTrue((out / "train/b/shard_000000.bin").exists())
 
     def test_ready_made_shards_are_taken_as_they_are(self):
         self.expected()
-        out = self.prepare(corpora.Folder(self.folder / "plain"))
+        out = self.prepare(corpora.Folder(self.folder / "plain", self.folder / "corpus"))
         self.assertEqual(self.tokens(out), self.tokens(self.folder / "plain"))
 
+    def test_names_keep_what_tells_files_apart(self):
+        names = [corpora.SourceFile(path, "train", 1).name for path in
+                 ("c4-train.00000-of-00512.jsonl.gz", "c4-train.00001-of-00512.jsonl.gz", "v1.0/shard_000000.bin")]
+        self.assertEqual(names, ["c4-train.00000-of-00512", "c4-train.00001-of-00512", "v1.0-shard_000000"])
+        source = self.stories("a.jsonl")
+        self.stories("a.txt")
+        with self.assertRaisesRegex(corpora.CorpusError, "a.txt and a.jsonl would share the folder train/a"):
+            self.prepare(corpora.Folder(source, self.folder / "corpus"))
+
+    def test_an_output_folder_inside_the_source_is_no_source(self):
+        source = self.stories()
+        out = self.prepare(corpora.Folder(source, source / "corpus"), "source/corpus")
+        self.prepare(corpora.Folder(source, source / "corpus"), "source/corpus")
+        self.assertEqual([str(p.relative_to(out)) for p in out.rglob("*.bin")], ["train/stories/shard_000000.bin"])
+        self.assertTrue((source / "stories.jsonl").exists())
+
+    def test_shards_of_another_tokenizer_are_not_taken_for_done(self):
+        source = self.stories()
+        self.prepare(corpora.Folder(source, self.folder / "corpus"))
+        with self.assertRaisesRegex(corpora.CorpusError, "was made with .*gpt2"):
+            self.prepare(corpora.Folder(source, self.folder / "corpus"), tokenizer="bytes")
+
     def test_a_file_unlike_its_checksum_is_refused(self):
-        folder = corpora.Folder(self.stories())
+        folder = corpora.Folder(self.stories(), self.folder / "corpus")
         folder.files = lambda: [corpora.SourceFile("stories.jsonl", "train", 1, "0" * 64)]
         with self.assertRaisesRegex(corpora.CorpusError, "stories.jsonl: has sha256"):
             self.prepare(folder)
@@ -247,13 +270,13 @@ class Corpora(TemporaryFolder):
         hub = types.SimpleNamespace(HfApi=lambda: types.SimpleNamespace(list_repo_tree=listing),
                                     hf_hub_download=download)
         with unittest.mock.patch.dict(sys.modules, {"huggingface_hub": hub}):
-            out = self.prepare(corpora.Hub(corpus, self.folder / "corpus/downloads"), files=1)
+            out = self.prepare(corpora.Hub(corpus, self.folder / "corpus/.unfinished/downloads"), files=1)
         self.assertEqual({where["revision"] for where in asked}, {corpus.revision})
         self.assertEqual(len(asked), 3)  # the list, one training file, the validation file
         self.assertEqual(sorted(str(p.relative_to(out)) for p in out.rglob("*.bin")),
                          ["train/sample-10BT-000/shard_000000.bin", "val/sample-10BT-009/shard_000000.bin"])
         self.assertEqual(self.tokens(out / "val"), self.expected())
-        self.assertFalse((out / "downloads").exists())
+        self.assertFalse((out / ".unfinished").exists())
 
     @unittest.skipUnless(pyarrow, "pip install pyarrow")
     def test_parquet_of_the_fineweb_form_gives_the_same_shards(self):
@@ -262,11 +285,21 @@ class Corpora(TemporaryFolder):
         table = pyarrow.table({"text": STORIES, "id": [f"<urn:uuid:{i}>" for i in range(len(STORIES))],
                                "language_score": [0.98] * len(STORIES), "token_count": [31] * len(STORIES)})
         pyarrow.parquet.write_table(table, source / "000_00000.parquet", row_group_size=7)
-        out = self.prepare(corpora.Folder(source))
+        out = self.prepare(corpora.Folder(source, self.folder / "corpus"))
         self.assertEqual(self.tokens(out / "train/000_00000"), self.expected())
-        self.assertFalse((out / "scratch").exists())
+        self.assertFalse((out / ".unfinished").exists())
         with self.assertRaisesRegex(corpora.CorpusError, "has no column body; there are text, id"):
-            self.prepare(corpora.Folder(source), "other", key="body")
+            self.prepare(corpora.Folder(source, self.folder / "corpus"), "other", key="body")
+
+    @unittest.skipUnless(pyarrow, "pip install pyarrow")
+    def test_a_truncated_parquet_file_is_one_line(self):
+        source = self.folder / "source"
+        source.mkdir()
+        pyarrow.parquet.write_table(pyarrow.table({"text": STORIES}), source / "a.parquet")
+        (source / "a.parquet").write_bytes((source / "a.parquet").read_bytes()[:-100])
+        with self.assertRaisesRegex(corpora.CorpusError, "a.parquet: ") as caught:
+            self.prepare(corpora.Folder(source, self.folder / "corpus"))
+        self.assertNotIn("\n", str(caught.exception))
 
     @unittest.skipUnless(pyarrow, "pip install pyarrow")
     def test_compressed_jsonl_gives_the_same_shards(self):
@@ -276,7 +309,7 @@ class Corpora(TemporaryFolder):
         (source / "stories.jsonl.gz").write_bytes(gzip.compress(plain))
         with pyarrow.output_stream(str(source / "val.jsonl.zst"), compression="zstd") as file:
             file.write(plain)
-        out = self.prepare(corpora.Folder(source))
+        out = self.prepare(corpora.Folder(source, self.folder / "corpus"))
         self.assertEqual(self.tokens(out / "train/stories"), self.expected())
         self.assertEqual(self.tokens(out / "val/val"), self.expected())
 

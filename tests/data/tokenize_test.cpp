@@ -23,9 +23,10 @@ std::vector<std::int32_t> tokens_in(const fs::path& folder) {
   for (const auto& shard : manifest["shards"]) {
     const fs::path path = folder / shard["file"].get<std::string>();
     const TokenShard file(path, 50257);
-    CHECK(file.tokens().size() == shard["tokens"].get<std::size_t>());
+    const auto ids = std::get<std::span<const std::uint16_t>>(file.tokens());
+    CHECK(ids.size() == shard["tokens"].get<std::size_t>());
     CHECK(to_hex(file_hash(path)) == shard["fnv1a"].get<std::string>());
-    tokens.insert(tokens.end(), file.tokens().begin(), file.tokens().end());
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
   }
   CHECK(manifest["tokens"].get<std::size_t>() == tokens.size());
   CHECK(manifest["complete"].get<bool>());
@@ -110,6 +111,45 @@ TEST_CASE("a long document in parts has the ids of the whole") {
   CHECK(tokens_in(out.path()) == expected);
 }
 
+TEST_CASE("a document is cut where no white space joins the line end to what is beside it") {
+  TemporaryFolder folder;
+  std::string text;
+  for (int line = 0; text.size() < (3u << 20); ++line) {
+    text += "and so the story went on and on, as stories do";
+    const char* ends[] = {"\n\n",     " \n",      "\n  ", "\n\u3000",
+                          "\u3000\n", "\u2028\n", "\n\t", "\r\n"};
+    text += line % 1000 == 0 ? "\n" : ends[line % 8];
+  }
+  write_text(folder / "text.txt", text);
+  DocumentReader reader(folder / "text.txt", "text");
+  DocumentPart part;
+  std::vector<std::int32_t> ids;
+  int parts = 0;
+  const Tokenizer gpt2 = Tokenizer::gpt2();
+  while (reader.next(part)) {
+    ++parts;
+    const auto more = gpt2.encode(part.text);
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  CHECK(parts == 3);
+  CHECK(ids == gpt2.encode(text));
+}
+
+TEST_CASE("a document ends at its marker at the end of a line of either kind, or of the file") {
+  TemporaryFolder folder;
+  write_text(folder / "text.txt",
+             "One.<|endoftext|>\r\nTwo <|endoftext|> goes on\n<|endoftext|>\n<|endoftext|>\n"
+             "Three<|endoftext|>");
+  DocumentReader reader(folder / "text.txt", "text");
+  DocumentPart part;
+  std::vector<std::string> documents;
+  while (reader.next(part)) {
+    CHECK(part.begins_document);
+    documents.push_back(part.text);
+  }
+  CHECK(documents == std::vector<std::string>{"One.", "Two <|endoftext|> goes on\n", "Three"});
+}
+
 TEST_CASE("interrupted anywhere and run again, the shards have the same bytes") {
   Inputs inputs;
   TemporaryFolder whole;
@@ -149,6 +189,24 @@ TEST_CASE("an exception between shards leaves what the next call goes on from") 
   CHECK(tokens_in(out.path()) == inputs.expected);
 }
 
+TEST_CASE("files are known by their content: moved, they are the same job") {
+  TemporaryFolder folder, out;
+  write_text(folder / "a.txt", "One.");
+  TokenizeJob job = job_for({folder / "a.txt"}, out.path());
+  CHECK(tokenize(
+      job, [](const auto&) {}, kGoOn));
+  fs::rename(folder / "a.txt", folder / "b.txt");
+  job.files = {folder / "b.txt"};
+  CHECK(tokenize(
+      job, [](const auto&) {}, kGoOn));
+  write_text(folder / "b.txt", "Two.");
+  CHECK(contains(error_of([&] {
+                   tokenize(
+                       job, [](const auto&) {}, kGoOn);
+                 }),
+                 "belongs to another job"));
+}
+
 TEST_CASE("a finished job is not done twice, another job is refused") {
   Inputs inputs;
   TemporaryFolder out;
@@ -159,12 +217,40 @@ TEST_CASE("a finished job is not done twice, another job is refused") {
   CHECK(tokenize(
       job, [](const auto&) {}, kGoOn));
   CHECK(fs::last_write_time(out / "shard_000000.bin") == written);
+  fs::remove(out / "shard_000001.bin");
+  CHECK(contains(error_of([&] {
+                   tokenize(
+                       job, [](const auto&) {}, kGoOn);
+                 }),
+                 "shard_000001.bin: is missing"));
   job.shard_tokens = 999;
   CHECK(contains(error_of([&] {
                    tokenize(
                        job, [](const auto&) {}, kGoOn);
                  }),
                  "belongs to another job"));
+}
+
+TEST_CASE("a vocabulary beyond 16 bits gets shards of 32-bit ids") {
+  TemporaryFolder folder;
+  nlohmann::json vocabulary = {{"ab", 69999}};
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary[byte_symbol(static_cast<unsigned char>(byte))] = byte;
+  const nlohmann::json tokenizer = {
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", {"a b"}}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"added_tokens",
+       {{{"id", 70000}, {"content", "<|endoftext|>"}, {"special", true}, {"normalized", false}}}}};
+  write_text(folder / "tokenizer.json", tokenizer.dump());
+  write_text(folder / "text.txt", "abba");
+  TokenizeJob job = job_for({folder / "text.txt"}, folder / "out");
+  job.tokenizer = (folder / "tokenizer.json").string();
+  CHECK(tokenize(
+      job, [](const auto&) {}, kGoOn));
+  const TokenShard shard(folder / "out/shard_000000.bin", 70001);
+  const auto ids = std::get<std::span<const std::uint32_t>>(shard.tokens());
+  CHECK(std::vector<std::uint32_t>(ids.begin(), ids.end()) ==
+        std::vector<std::uint32_t>{70000, 69999, 'b', 'a'});
 }
 
 TEST_CASE("what cannot be tokenized is said in one line") {
@@ -182,6 +268,8 @@ TEST_CASE("what cannot be tokenized is said in one line") {
                  "bad.jsonl:2: is no JSON object with a string \"text\""));
   write_text(folder / "cut.jsonl", "{\"text\": \"fi");
   CHECK(contains(failure(job_for({folder / "cut.jsonl"}, folder / "out2")), "cut.jsonl:1"));
+  write_token_shard(folder / "tokens.bin", std::vector<std::uint16_t>{1, 2, 3});
+  CHECK(contains(failure(job_for({folder / "tokens.bin"}, out)), "is a token shard already"));
   write_text(folder / "a.txt", "a");
   TokenizeJob job = job_for({folder / "a.txt"}, folder / "out3");
   job.tokenizer = (folder / "no-such.json").string();

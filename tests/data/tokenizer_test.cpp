@@ -278,6 +278,10 @@ TEST_CASE("what a tokenizer.json asks for and this cannot do is refused by name"
   CHECK(contains(refusal([](Json& j) { j["model"].erase("vocab"); }), "vocab"));
   CHECK(contains(refusal([](Json& j) { j["model"]["vocab"].erase("a"); }), "no token for byte 97"));
   CHECK(contains(refusal([](Json& j) { j["model"]["merges"][0] = "zzz qqq"; }), "merge 0"));
+  CHECK(contains(refusal([](Json& j) { j["added_tokens"][0]["content"] = ""; }),
+                 "must not be empty"));
+  for (const std::int64_t id : {std::int64_t(-5), std::int64_t(3000000000)})
+    CHECK(contains(refusal([&](Json& j) { j["added_tokens"][0]["id"] = id; }), "ids lie between"));
   write_text(folder / "tokenizer.json", "{\"model\": ");
   CHECK(contains(error_of([&] { Tokenizer::from_huggingface(folder.path()); }),
                  "is not valid JSON at byte"));

@@ -188,6 +188,24 @@ TEST_CASE("the state reports the memory that it holds") {
   CHECK(twice.saved_bytes() == 2 * state.saved_bytes());
 }
 
+TEST_CASE("a state that saves one layer gives the same loss, bit for bit, and no gradients") {
+  for (const auto& mixing :
+       {DepthMixing{}, DepthMixing{Kind::attention, 2}, DepthMixing{Kind::delta, 2}}) {
+    Run<float> run(small_config(mixing));
+    TransformerState<float> one(small_config(mixing), 2, 9, Saved::one_layer);
+    const TokenBatch batch{2, 9, run.tokens, run.targets};
+    const double loss = transformer_loss<float>(run.parameters, batch, run.state);
+    CHECK(transformer_loss<float>(run.parameters, batch, one) == loss);
+    CHECK(same_bits(one.token_loss, run.state.token_loss));
+    CHECK(one.saved_bytes() < run.state.saved_bytes() / 2);
+    CHECK(contains(error_of([&] {
+                     transformer_loss_and_gradients<float>(run.parameters, batch, 1, one,
+                                                           run.gradients);
+                   }),
+                   "no backward pass"));
+  }
+}
+
 TEST_CASE("initialisation depends on seed and name alone, so variants share weights") {
   Parameters<float> residual(small_config()), mhar(small_config({Kind::attention, 2}));
   initialise(residual, 7);

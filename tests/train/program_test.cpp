@@ -7,6 +7,7 @@
 
 #include "data/files.h"
 #include "data/token_shard.h"
+#include "data/tokenizer/byte_pair_encoding.h"
 #include "tests/train/train_support.h"
 #include "train/safetensors.h"
 
@@ -125,6 +126,47 @@ TEST_CASE("bad token files are refused with file and offset") {
                 path + ": has token id 60000 at offset 4024");
   std::filesystem::resize_file(path, 3000);
   check_failure("train --data " + path + " --dry-run", 1, "its header promises 2000 tokens");
+}
+
+TEST_CASE("a model with a tokenizer of its own is trained on its tokens, and keeps the tokenizer") {
+  TemporaryFolder folder;
+  const std::string model = (folder / "model").string(), run = (folder / "run").string();
+  ModelConfig config = tiny_model({});
+  config.vocab_size = 300;
+  write_text(folder / "model.json", config_to_json(config).dump());
+  REQUIRE(attnres_program("init --config " + (folder / "model.json").string() + " --out " + model)
+              .status == 0);
+  nlohmann::json vocabulary;
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary[byte_symbol(static_cast<unsigned char>(byte))] = byte;
+  const nlohmann::json tokenizer = {
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"added_tokens", {{{"id", 299}, {"content", "<|endoftext|>"}, {"special", true}}}}};
+  write_text(folder / "model/tokenizer.json", tokenizer.dump());
+  const std::string text = (folder / "text.txt").string();
+  std::string words;
+  for (int i = 0; i < 300; ++i) words += "all the words there are ";
+  write_text(text, words);
+  const std::string train = "train --init " + model +
+                            " --seq 16 --tokens-per-step 64 --steps 2 "
+                            "--eval-tokens 64 --out " +
+                            run + " --data ";
+  check_failure(train + text, 1, "text.txt: is text, but the model was trained on token shards");
+  REQUIRE(attnres_program("tokenize --data " + text + " --tokenizer " + model + " --out " +
+                          (folder / "shards").string())
+              .status == 0);
+  // The model's 300 ids bound the shards, without --vocab.
+  const Result trained = attnres_program(train + (folder / "shards/*.bin").string());
+  INFO(trained.output);
+  REQUIRE(trained.status == 0);
+  CHECK(std::filesystem::exists(folder / "run/tokenizer.json"));
+  const Result sampled = attnres_program("sample --checkpoint " + run + " --tokens 3 --prompt all");
+  INFO(sampled.output);
+  CHECK(sampled.status == 0);
+  REQUIRE(attnres_program("export --checkpoint " + run + " --out " + (folder / "out").string())
+              .status == 0);
+  CHECK(std::filesystem::exists(folder / "out/tokenizer.json"));
 }
 
 TEST_CASE("a dry run prints the plan and writes nothing") {
@@ -294,6 +336,15 @@ TEST_CASE("bad numbers in a config, and bad options of the other commands: one l
   check_failure("sample --checkpoint " + run + " --top-p 0", 2, "--top-p positive");
   check_failure("sample --checkpoint " + run + " --tokens -5", 2, "must not be negative");
   check_failure("eval --checkpoint " + run + " --data x --seq -5", 2, "--seq");
+  const std::string eval = "eval --checkpoint " + run + " --data " + text;
+  check_failure(eval + " --stride 5", 2, "--stride goes with --task");
+  check_failure(eval + " --task wikitext2 --tokens 5", 2, "--tokens does not go with --task");
+  check_failure(eval + " --task wikitext2 --stride 0", 2, "--stride must lie between 1 and");
+  check_failure(eval + " --task chess", 2, "it can be wikitext2, lambada or hellaswag");
+  check_failure(eval + " --task lambada", 1, "text.txt:1: is no JSON object");
+  const Result bytes = attnres_program(eval + " --task wikitext2");  // a byte model has a tokenizer
+  CHECK(bytes.status == 0);
+  CHECK(contains(bytes.output, "bits_per_byte"));
   const Result folder_as_file = attnres_program("eval --checkpoint " + run + " --data " + text +
                                                 " --json " + folder.path().string());
   CHECK(folder_as_file.status == 1);

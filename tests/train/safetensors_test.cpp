@@ -4,8 +4,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "tests/train/train_support.h"
 #include "data/files.h"
+#include "tests/train/train_support.h"
 
 using namespace attnres;
 using namespace attnres::test;
@@ -45,6 +45,42 @@ TEST_CASE("half and bfloat16 convert exactly: ones, fractions, subnormals, infin
   file.read<float>("b", b);
   CHECK(h == std::vector<float>{1.0f, -2.5f, 0x1p-24f, 1023 * 0x1p-24f, INFINITY, 65504.0f});
   CHECK(b == std::vector<float>{1.0f, -3.0f, 0x1p-133f});
+}
+
+TEST_CASE("8-bit floats are what their fields say, all 256 of them") {
+  TemporaryFolder folder;
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all.push_back(char(byte));
+  write_by_hand(folder / "f.safetensors",
+                R"({"a":{"dtype":"F8_E4M3","shape":[256],"data_offsets":[0,256]},)"
+                R"("b":{"dtype":"F8_E5M2","shape":[256],"data_offsets":[256,512]}})",
+                all + all);
+  std::vector<float> a(256), b(256);
+  const SafetensorsFile file(folder / "f.safetensors");
+  file.read<float>("a", a);
+  file.read<float>("b", b);
+  const auto value = [](int fields, int mantissa_bits, int bias) {
+    const int exponent = fields >> mantissa_bits, mantissa = fields & ((1 << mantissa_bits) - 1);
+    const int whole = exponent == 0 ? 0 : 1 << mantissa_bits;
+    return std::ldexp(float(whole + mantissa), std::max(exponent, 1) - bias - mantissa_bits);
+  };
+  for (int byte = 0; byte < 128; ++byte) {
+    CAPTURE(byte);
+    if (byte == 127) {
+      CHECK(std::isnan(a[127]));
+    } else {
+      CHECK(a[std::size_t(byte)] == value(byte, 3, 7));
+      CHECK(a[std::size_t(byte) + 128] == -value(byte, 3, 7));
+    }
+    if (byte > 124) {
+      CHECK(std::isnan(b[std::size_t(byte)]));
+    } else if (byte == 124) {
+      CHECK(b[124] == INFINITY);
+    } else {
+      CHECK(b[std::size_t(byte)] == value(byte, 2, 15));
+      CHECK(b[std::size_t(byte) + 128] == -value(byte, 2, 15));
+    }
+  }
 }
 
 TEST_CASE("what is written is read back, and the layout is the published one") {

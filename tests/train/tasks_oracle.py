@@ -2,13 +2,16 @@
 """attnres eval --task against a plain scoring loop over transformers' LlamaForCausalLM.
 
 Makes a small random Llama model with a tokenizer of its own and examples in the three published formats,
-scores them both ways, and compares counts, losses (1e-5) and accuracies.  A folder of a real model may be
-given instead.  Exit status 77 (skipped) where torch, transformers or tokenizers are missing.
+scores them both ways, and compares counts, losses (1e-5) and accuracies.  A folder of a real model and one of
+the published files (data/evaluation_sets.py fetches them) may be given instead.  Exit status 77 (skipped)
+where torch, transformers or tokenizers are missing.
 
-  python3 tests/train/tasks_oracle.py --program build/attnres [--model SmolLM2-135M]
+  python3 tests/train/tasks_oracle.py --program build/attnres
+  python3 tests/train/tasks_oracle.py --program build/attnres --model SmolLM2-135M --data evaluation --window 1024
 """
 import argparse
 import json
+import lzma
 import math
 import pathlib
 import re
@@ -116,12 +119,37 @@ def make_examples(model, tokenizer):
     return texts, swag[:12]
 
 
+def hellaswag_of_lines(lines):
+    """From six cleaned lines a task, "activity: context", label, endings, to what the published file has."""
+    for i in range(0, len(lines) - 5, 6):
+        activity, context = lines[i].split(": ", 1)
+        yield {"activity_label": activity, "ctx_a": context, "ctx_b": "", "label": int(lines[i + 1]),
+               "endings": lines[i + 2:i + 6]}
+
+
+def published_examples(folder, count):
+    """The first examples of each of the published files."""
+    texts = [json.loads(line)["text"] for line in (folder / "lambada_test.jsonl").open()]
+    if (folder / "hellaswag_val.jsonl").exists():
+        swag = [json.loads(line) for line in (folder / "hellaswag_val.jsonl").open()]
+    else:
+        swag = list(hellaswag_of_lines(lzma.open(folder / "hellaswag_val_full.txt.xz", "rt",
+                                                 encoding="utf-8").read().splitlines()))
+    return texts[:count], swag[:count], (folder / "wiki.test.raw").read_text()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True)
-    parser.add_argument("--model", type=pathlib.Path)
-    parser.add_argument("--bytes", type=int, default=6000, help="of text for wikitext2")
+    parser.add_argument("--model", type=pathlib.Path, help="Llama folder, instead of a random one")
+    parser.add_argument("--data", type=pathlib.Path, help="folder of the published files, instead of made ones")
+    parser.add_argument("--examples", type=int, default=40, help="of the published files (40)")
+    parser.add_argument("--bytes", type=int, default=6000, help="of text for wikitext2 (6000)")
+    parser.add_argument("--window", type=int, default=128, help="tokens (128)")
+    parser.add_argument("--stride", type=int, default=48, help="of wikitext2's windows (48)")
+    parser.add_argument("--batches", default="1,5", help="batch sizes to try (1,5)")
     arguments = parser.parse_args()
+    window = arguments.window
     with tempfile.TemporaryDirectory() as path:
         folder = pathlib.Path(path)
         source = arguments.model or folder / "model"
@@ -130,20 +158,25 @@ def main():
             make_model(source)
         model = LlamaForCausalLM.from_pretrained(source, dtype=torch.float32, attn_implementation="eager")
         tokenizer = Tokenizer.from_file(str(source / "tokenizer.json"))
-        texts, swag = make_examples(model, tokenizer)
-        text = CORPUS[500_000:500_000 + arguments.bytes]
+        if arguments.data:
+            texts, swag, text = published_examples(arguments.data, arguments.examples)
+            text = text[:arguments.bytes]
+        else:
+            texts, swag = make_examples(model, tokenizer)
+            text = CORPUS[500_000:500_000 + arguments.bytes]
         (folder / "lambada.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
         (folder / "hellaswag.jsonl").write_text("".join(json.dumps(e) + "\n" for e in swag))
         (folder / "wikitext2.txt").write_text(text)
-        expected = {"lambada.jsonl": lambada(model, tokenizer, texts, 128),
-                    "hellaswag.jsonl": hellaswag(model, tokenizer, swag, 128),
-                    "wikitext2.txt": wikitext(model, tokenizer, text, 128, 48)}
+        expected = {"lambada.jsonl": lambada(model, tokenizer, texts, window),
+                    "hellaswag.jsonl": hellaswag(model, tokenizer, swag, window),
+                    "wikitext2.txt": wikitext(model, tokenizer, text, window, arguments.stride)}
         good = True
         for file, values in expected.items():
-            for batch in ("1", "5"):
+            for batch in arguments.batches.split(","):
                 subprocess.run([arguments.program, "eval", "--checkpoint", source, "--task", file.split(".")[0],
-                                "--data", folder / file, "--seq", "128", "--stride", "48", "--batch", batch,
-                                "--json", folder / "result.json"], check=True, stdout=subprocess.DEVNULL)
+                                "--data", folder / file, "--seq", str(window), "--stride", str(arguments.stride),
+                                "--batch", batch, "--json", folder / "result.json"], check=True,
+                               stdout=subprocess.DEVNULL)
                 found = json.loads((folder / "result.json").read_text())
                 for name, value in values.items():
                     exact = name in ("accuracy", "acc", "acc_norm", "tokens", "scored")

@@ -10,7 +10,7 @@ using namespace attnres::test;
 
 namespace {
 
-const auto kSilent = [](std::size_t) {};
+const auto kSilent = [](std::size_t, std::size_t) {};
 
 ModelConfig scoring_config() {
   return small_config({DepthMixing::Kind::attention, 2});  // V 17
@@ -134,8 +134,14 @@ TEST_CASE("malformed examples: one line that names the file") {
       contains(refusal(lambada_task, "{\"text\": \"a b\"}\n{\n"), "examples.jsonl:2: is no JSON"));
   CHECK(contains(refusal(lambada_task, "{\"txt\": 1}\n"), "has no string \"text\""));
   CHECK(contains(refusal(lambada_task, "{\"text\": \"word\"}\n"), "no last word"));
-  CHECK(contains(
-      refusal(hellaswag_task,
-              R"({"activity_label":"a","ctx_a":"b","ctx_b":"c","endings":["d"],"label":0})"),
-      "four endings and a label"));
+  const std::string context = R"({"activity_label":"a","ctx_a":"b","ctx_b":"c",)";
+  for (const char* endings : {R"(["d"])", R"(["d",1,"f","g"])", R"("defg")"})
+    CHECK(contains(
+        refusal(hellaswag_task, (context + "\"label\":0,\"endings\":" + endings + "}").c_str()),
+        "examples.jsonl:1: has no \"endings\", four strings"));
+  for (const char* label : {"4", "-1", "\"\"", "null", "\"first\""})
+    CHECK(contains(
+        refusal(hellaswag_task,
+                (context + R"("endings":["d","e","f","g"],"label":)" + label + "}").c_str()),
+        "examples.jsonl:1: has no \"label\" from 0 to 3"));
 }

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "tests/train/train_support.h"
 #include "data/files.h"
+#include "tests/train/train_support.h"
 
 using namespace attnres;
 using namespace attnres::test;

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "data/byte_tokenizer.h"
+#include "data/byte_vocabulary.h"
 #include "data/files.h"
 #include "reference/parallel.h"
 #include "train/checkpoint.h"
@@ -63,13 +63,30 @@ std::vector<std::filesystem::path> files_or_corpus(const cxxopts::ParseResult& a
   return files;
 }
 
-std::optional<Tokenizer> model_tokenizer(const cxxopts::ParseResult& arguments,
-                                         const std::filesystem::path& model_folder) {
+namespace {
+
+Tokenizer named_or_own_tokenizer(const cxxopts::ParseResult& arguments,
+                                 const std::filesystem::path& model_folder,
+                                 const ModelConfig& config) {
   if (arguments.count("tokenizer"))
     return Tokenizer::open(arguments["tokenizer"].as<std::string>());
-  if (std::filesystem::exists(model_folder / "tokenizer.json"))
-    return Tokenizer::open(model_folder.string());
-  return std::nullopt;
+  if (const auto folder = tokenizer_folder(model_folder)) return Tokenizer::open(folder->string());
+  if (tokenizer_of(model_folder, config) == "bytes") return Tokenizer::bytes();
+  throw std::runtime_error(model_folder.string() +
+                           ": was not trained on bytes and has no tokenizer.json; --tokenizer "
+                           "names one");
+}
+
+}  // namespace
+
+Tokenizer model_tokenizer(const cxxopts::ParseResult& arguments,
+                          const std::filesystem::path& model_folder, const ModelConfig& config) {
+  Tokenizer tokenizer = named_or_own_tokenizer(arguments, model_folder, config);
+  if (tokenizer.vocabulary() > config.vocab_size)
+    throw std::runtime_error("the tokenizer has ids up to " +
+                             std::to_string(tokenizer.vocabulary() - 1) +
+                             ", the model's vocab_size is " + std::to_string(config.vocab_size));
+  return tokenizer;
 }
 
 void check_tokenizer(const DataSplit& data, const std::filesystem::path& file,
@@ -77,17 +94,17 @@ void check_tokenizer(const DataSplit& data, const std::filesystem::path& file,
   if (data.bytes != (tokenizer_of(model_folder, config) == "bytes"))
     throw std::runtime_error(file.string() + (data.bytes
                                                   ? ": is text, but the model was trained on "
-                                                    "token shards; give it shards"
+                                                    "token shards; attnres tokenize makes them"
                                                   : ": is a token shard, but the model was "
                                                     "trained on bytes; give it text"));
 }
 
 std::unique_ptr<ReferenceModel> load_model(const std::filesystem::path& model_folder,
-                                           Index sequences, Index positions) {
+                                           Index sequences, Index positions, Use use) {
   const ModelConfig config = load_config(model_folder);
   if (positions < 0) throw UsageError("--seq must be 0 or positive");
   if (positions == 0) positions = std::min<Index>(1024, config.max_position_embeddings);
-  auto model = std::make_unique<ReferenceModel>(config, sequences, positions);
+  auto model = std::make_unique<ReferenceModel>(config, sequences, positions, use);
   load_parameters(model_folder, model->parameters());
   return model;
 }
@@ -103,8 +120,9 @@ std::optional<RunConfig> run_config_of(const std::filesystem::path& model_folder
 
 std::string tokenizer_of(const std::filesystem::path& model_folder, const ModelConfig& config) {
   if (const auto run = run_config_of(model_folder)) return run->tokenizer;
-  return config.vocab_size == ByteTokenizer::kVocabulary ||
-                 config.vocab_size == padded_vocabulary(ByteTokenizer::kVocabulary)
+  if (tokenizer_folder(model_folder)) return "shards";
+  return config.vocab_size == ByteVocabulary::kSize ||
+                 config.vocab_size == padded_vocabulary(ByteVocabulary::kSize)
              ? "bytes"
              : "shards";
 }

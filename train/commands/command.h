@@ -63,18 +63,20 @@ std::vector<std::filesystem::path> files_or_corpus(const cxxopts::ParseResult& a
 /// The model in a folder that resolve_model_folder gave, for batches of the given shape; positions
 /// 0 takes the longest that the model was trained for, at most 1024.
 std::unique_ptr<ReferenceModel> load_model(const std::filesystem::path& model_folder,
-                                           Index sequences, Index positions);
+                                           Index sequences, Index positions, Use use);
 
 /// How the model was trained, if its folder is a checkpoint of a run.
 std::optional<RunConfig> run_config_of(const std::filesystem::path& model_folder);
 
 /// "bytes" or "shards": how the text of a model's data became ids, from its run.json; a model that
-/// has none is taken for a byte model if its vocabulary is the byte tokenizer's.
+/// has none is taken for a byte model if it has no tokenizer.json and the byte vocabulary.
 std::string tokenizer_of(const std::filesystem::path& model_folder, const ModelConfig& config);
 
-/// The tokenizer that --tokenizer names, or else the model folder's own; nothing if it has none.
-std::optional<Tokenizer> model_tokenizer(const cxxopts::ParseResult& arguments,
-                                         const std::filesystem::path& model_folder);
+/// The tokenizer that --tokenizer names, or else the model's own, which is Tokenizer::bytes() where
+/// it was trained on text.  Throws std::runtime_error if it has none, or one with ids beyond the
+/// model's vocabulary.
+Tokenizer model_tokenizer(const cxxopts::ParseResult& arguments,
+                          const std::filesystem::path& model_folder, const ModelConfig& config);
 
 /// Throws naming `file` if its data is text and the model's is not, or the other way round.
 void check_tokenizer(const DataSplit& data, const std::filesystem::path& file,

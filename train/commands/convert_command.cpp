@@ -19,9 +19,10 @@ int convert_command(int argc, char** argv) {
   option<Index>(options, "", "depth-blocks", "N",
                 "Blocks of sublayers (default: every sublayer is a source of its own)");
   option<std::string>(options, "", "out", "DIR", "Folder to write; must not hold a model yet");
-  const auto a = parse(options, argc, argv,
-                       "  attnres convert --checkpoint SmolLM2-135M --out smollm2-delta\n"
-                       "  attnres train --init smollm2-delta --data shards/*.bin --out runs/delta");
+  const auto a =
+      parse(options, argc, argv,
+            "  attnres convert --checkpoint SmolLM2-135M --out smollm2-delta\n"
+            "  attnres train --init smollm2-delta --data \"shards/*.bin\" --out runs/delta");
   if (!a) return 0;
   const auto from = resolve_model_folder(required(*a, "checkpoint"));
   const std::filesystem::path out = required(*a, "out");

@@ -26,33 +26,33 @@ std::filesystem::path one_file(const cxxopts::ParseResult& a) {
 int evaluate_task(const cxxopts::ParseResult& a) {
   const auto folder = resolve_model_folder(required(a, "checkpoint"));
   const std::string task = a["task"].as<std::string>();
-  const auto own = model_tokenizer(a, folder);
-  if (!own) throw UsageError(folder.string() + " has no tokenizer.json; --tokenizer names one");
-  const Tokenizer& tokenizer = *own;
   const ModelConfig config = load_config(folder);
-  if (tokenizer.vocabulary() > config.vocab_size)
-    throw std::runtime_error("the tokenizer has ids up to " +
-                             std::to_string(tokenizer.vocabulary() - 1) +
-                             ", the model's vocab_size is " + std::to_string(config.vocab_size));
+  const Tokenizer tokenizer = model_tokenizer(a, folder, config);
   TaskOptions options;
   options.data = one_file(a);
   options.sequences = a["batch"].as<Index>();
   options.positions = a["seq"].as<Index>() > 0
                           ? a["seq"].as<Index>()
                           : std::min<Index>(1024, config.max_position_embeddings);
-  options.stride = a.count("stride") ? a["stride"].as<Index>() : options.positions / 2;
-  if (options.sequences < 1 || a["limit"].as<Index>() < 0)
-    throw UsageError("--batch must be at least 1 and --limit 0 or positive");
+  options.stride =
+      a.count("stride") ? a["stride"].as<Index>() : std::max<Index>(1, options.positions / 2);
+  if (a["seq"].as<Index>() < 0 || a["limit"].as<Index>() < 0)
+    throw UsageError("--seq and --limit must be 0 or positive");
+  if (options.sequences < 1) throw UsageError("--batch must be at least 1");
+  if (options.stride < 1 || options.stride > options.positions)
+    throw UsageError("--stride must lie between 1 and the window's " +
+                     std::to_string(options.positions) + " tokens");
   options.limit = std::size_t(a["limit"].as<Index>());
 
   std::unique_ptr<ReferenceModel> model;
   const ModelForWindow model_for = [&](Index positions) -> Model& {
-    model = load_model(folder, options.sequences, positions);
+    model = load_model(folder, options.sequences, positions, Use::inference);
     return *model;
   };
   Console console;
-  const auto report = [&](std::size_t done) {
-    console.live(task + ": " + std::to_string(done) + " windows scored");
+  const auto report = [&](std::size_t done, std::size_t all) {
+    console.live(task + "  " + std::to_string(done * 100 / all) + " %  " + std::to_string(done) +
+                 " of " + std::to_string(all) + " windows");
   };
   Result result;
   if (task == "wikitext2")
@@ -77,7 +77,9 @@ int eval_command(int argc, char** argv) {
   cxxopts::Options options(
       "attnres eval",
       "Loss, perplexity and bits per byte over non-overlapping windows; with --task a published\n"
-      "evaluation set, as lm-evaluation-harness defines it.\n");
+      "evaluation set: lambada and hellaswag as lm-evaluation-harness defines them, wikitext2 in "
+      "sliding\n"
+      "windows over the raw file.\n");
   option<std::string>(options, "", "checkpoint", "DIR", "Run, checkpoint or Hugging Face folder");
   option<std::vector<std::string>>(options, "", "data", "FILES",
                                    "Text files (bytes) or token shards, comma-separated");
@@ -89,7 +91,7 @@ int eval_command(int argc, char** argv) {
   option<std::string>(options, "", "json", "FILE", "Also write the result to FILE");
   option<std::string>(options, "Tasks", "task", "NAME", "wikitext2, lambada or hellaswag");
   option<std::string>(options, "Tasks", "tokenizer", "NAME",
-                      "gpt2, a tokenizer.json or its folder (default: the checkpoint's)");
+                      "gpt2, bytes, a tokenizer.json or its folder (default: the checkpoint's)");
   option<Index>(options, "Tasks", "stride", "N",
                 "Tokens between wikitext2's windows (default: half a window)");
   option<Index>(options, "Tasks", "limit", "N", "First N examples; 0: all", "0");
@@ -103,13 +105,18 @@ int eval_command(int argc, char** argv) {
       {"", "Tasks"});
   if (!a) return 0;
   const std::string folder = required(*a, "checkpoint");
+  for (const char* name : {"tokenizer", "stride", "limit"})
+    if (a->count(name) && !a->count("task"))
+      throw UsageError(std::string("--") + name + " goes with --task");
+  if (a->count("task") && a->count("tokens"))
+    throw UsageError("--tokens does not go with --task; --limit takes the first examples");
   if (a->count("task")) return evaluate_task(*a);
   if (!a->count("data")) throw UsageError("--data is needed");
   const Index batch = (*a)["batch"].as<Index>(), limit = (*a)["tokens"].as<Index>();
   if (batch < 1) throw UsageError("--batch must be at least 1");
   if (limit < 0) throw UsageError("--tokens must be 0 or positive");
   const auto path = resolve_model_folder(folder);
-  const auto model = load_model(path, batch, (*a)["seq"].as<Index>());
+  const auto model = load_model(path, batch, (*a)["seq"].as<Index>(), Use::inference);
   const auto files = files_or_corpus(*a, "data");
   const DataSplit data = load_evaluation_data(files, std::int32_t(model->config().vocab_size));
   check_tokenizer(data, files[0], path, model->config());

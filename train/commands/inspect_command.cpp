@@ -37,7 +37,7 @@ int inspect_command(int argc, char** argv) {
   const Index batch = (*a)["batch"].as<Index>(), batches = (*a)["batches"].as<Index>();
   if (batch < 1 || batches < 1) throw UsageError("--batch and --batches must be at least 1");
   const auto path = resolve_model_folder(folder);
-  const auto model = load_model(path, batch, (*a)["seq"].as<Index>());
+  const auto model = load_model(path, batch, (*a)["seq"].as<Index>(), Use::training);
   auto files = files_or_corpus(*a, "data");
   std::vector<std::filesystem::path> validation;
   if (const auto run = run_config_of(path); run && !a->count("data")) {

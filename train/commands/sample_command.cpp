@@ -1,7 +1,6 @@
 // attnres sample: text from a checkpoint.
 #include <cstdio>
 
-#include "data/byte_tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/commands/command.h"
 #include "train/sampler.h"
@@ -19,9 +18,10 @@ int sample_command(int argc, char** argv) {
   option<double>(options, "", "top-p", "P", "Keep the likeliest tokens that reach this probability",
                  "1.0");
   option<std::uint64_t>(options, "", "seed", "S", "Seed of the draws", "1");
-  option<std::string>(options, "", "tokenizer", "NAME",
-                      "gpt2, a tokenizer.json or its folder (default: the checkpoint's; a model "
-                      "trained on bytes needs none)");
+  option<std::string>(
+      options, "", "tokenizer", "NAME",
+      "gpt2, bytes, a tokenizer.json or its folder (default: the checkpoint's; a model "
+      "trained on bytes needs none)");
   threads_option(options);
   const auto a =
       parse(options, argc, argv,
@@ -32,27 +32,19 @@ int sample_command(int argc, char** argv) {
   if (prompt.empty()) throw UsageError("--prompt must not be empty");
   SamplingOptions sampling{(*a)["tokens"].as<Index>(),       (*a)["temperature"].as<double>(),
                            (*a)["top-k"].as<Index>(),        (*a)["top-p"].as<double>(),
-                           (*a)["seed"].as<std::uint64_t>(), ByteTokenizer::kVocabulary};
+                           (*a)["seed"].as<std::uint64_t>(), 0};
   if (sampling.tokens < 0 || sampling.top_k < 0 || sampling.temperature < 0 ||
       !(sampling.top_p > 0))
     throw UsageError("--tokens, --top-k and --temperature must not be negative, --top-p positive");
   const auto path = resolve_model_folder(folder);
-  const auto model = load_model(path, 1, 1);
-  const auto tokenizer = model_tokenizer(*a, path);
-  if (!tokenizer && tokenizer_of(path, model->config()) != "bytes")
-    throw std::runtime_error(folder +
-                             ": was not trained on bytes and has no tokenizer.json; --tokenizer "
-                             "names one");
-  if (tokenizer) sampling.vocabulary = tokenizer->vocabulary();
-  const std::int32_t end = tokenizer ? tokenizer->end_of_text() : ByteTokenizer::kEndOfDocument;
+  const auto model = load_model(path, 1, 1, Use::inference);
+  const Tokenizer tokenizer = model_tokenizer(*a, path, model->config());
+  sampling.vocabulary = tokenizer.vocabulary();
   std::printf("%s", prompt.c_str());
-  sample(*model,
-         tokenizer ? tokenizer->encode(prompt, SpecialTokens::as_tokens)
-                   : ByteTokenizer::encode(prompt),
-         sampling, [&](std::int32_t token) {
-           if (token == end) return false;
-           const std::string text =
-               tokenizer ? tokenizer->decode({&token, 1}) : ByteTokenizer::decode({&token, 1});
+  sample(*model, tokenizer.encode(prompt, SpecialTokens::as_tokens), sampling,
+         [&](std::int32_t token) {
+           if (token == tokenizer.end_of_text()) return false;
+           const std::string text = tokenizer.decode({&token, 1});
            std::fwrite(text.data(), 1, text.size(), stdout);
            std::fflush(stdout);
            return true;

@@ -26,7 +26,8 @@ int tokenize_command(int argc, char** argv) {
       "<|endoftext|> lines");
   option<std::string>(options, "", "out", "DIR", "Folder of the shards and manifest.json");
   option<std::string>(options, "", "tokenizer", "NAME",
-                      "gpt2, a tokenizer.json, a folder that has one, or a merges file", "gpt2");
+                      "gpt2, bytes, a tokenizer.json, a folder that has one, or a merges file",
+                      "gpt2");
   option<std::string>(options, "", "key", "NAME", "String of a jsonl object that is the document",
                       "text");
   option<std::string>(options, "", "prefix", "NAME", "Shards are NAME_000000.bin and so on",
@@ -45,7 +46,8 @@ int tokenize_command(int argc, char** argv) {
   job.key = (*a)["key"].as<std::string>();
   job.prefix = (*a)["prefix"].as<std::string>();
   const auto shard_tokens = (*a)["shard-tokens"].as<std::int64_t>();
-  if (shard_tokens < 1) throw UsageError("--shard-tokens must be at least 1");
+  if (shard_tokens < 1 || std::size_t(shard_tokens) > kMostShardTokens)
+    throw UsageError("--shard-tokens must lie between 1 and 2^31 - 1");
   job.shard_tokens = std::size_t(shard_tokens);
   job.threads = thread_count();
 

@@ -24,6 +24,7 @@ const char* kExamples =
     "  attnres train --out runs/mhar --resume";
 
 using Strings = std::vector<std::string>;
+constexpr Index kGpt2Vocabulary = 50257;
 
 void add_model_options(cxxopts::Options& o) {
   option<std::string>(o, "Model", "preset", "NAME", "quickstart, 100m, 350m, 1b", "quickstart");
@@ -46,7 +47,9 @@ void add_data_options(cxxopts::Options& o) {
       "Text files (bytes) or token shards, comma-separated (default: the bundled corpus)");
   option<Strings>(o, "Data", "val-data", "FILES",
                   "Validation files (default: the last tenth of the data)");
-  option<Index>(o, "Data", "vocab", "V", "Ids that token shards may use", "50257");
+  option<Index>(o, "Data", "vocab", "V",
+                "Ids that token shards may use (default: 50257, GPT-2's; with --config or --init "
+                "the model's vocab_size)");
   option<Index>(o, "Data", "seq", "T", "Sequence length, tokens (default: the preset's)");
   option<Index>(o, "Data", "tokens-per-step", "N",
                 "Tokens per optimizer step, a multiple of T (default: the preset's)");
@@ -127,14 +130,30 @@ RunConfig run_config(const cxxopts::ParseResult& a, RunConfig run) {
   return run;
 }
 
-ModelConfig model_config(const cxxopts::ParseResult& a, const Preset& chosen, const RunConfig& run,
-                         Index vocabulary) {
-  ModelConfig config = chosen.model;
-  const bool given = a.count("config") || a.count("init");
+// The shape that --config or --init gives; `init` is the folder of the latter.
+std::optional<ModelConfig> given_shape(const cxxopts::ParseResult& a,
+                                       const std::optional<fs::path>& init) {
   if (a.count("config") + a.count("init") + a.count("preset") > 1)
     throw std::invalid_argument("--preset, --config and --init each give a shape; choose one");
-  if (a.count("config")) config = load_config_file(a["config"].as<std::string>());
-  if (a.count("init")) config = load_config(resolve_model_folder(a["init"].as<std::string>()));
+  if (a.count("config")) return load_config_file(a["config"].as<std::string>());
+  if (init) return load_config(*init);
+  return std::nullopt;
+}
+
+// Ids that token shards may use.
+Index shard_vocabulary(const cxxopts::ParseResult& a, const std::optional<ModelConfig>& given) {
+  const Index vocabulary = a.count("vocab") ? a["vocab"].as<Index>()
+                           : given          ? given->vocab_size
+                                            : kGpt2Vocabulary;
+  if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max())
+    throw UsageError("--vocab must lie between 1 and 2^31 - 1");
+  return vocabulary;
+}
+
+ModelConfig model_config(const cxxopts::ParseResult& a, const Preset& chosen,
+                         const std::optional<ModelConfig>& given, const RunConfig& run,
+                         Index vocabulary) {
+  ModelConfig config = given.value_or(chosen.model);
   if (!given) {
     config.vocab_size = padded_vocabulary(vocabulary);
     config.max_position_embeddings = 0;
@@ -229,36 +248,38 @@ int resume(const cxxopts::ParseResult& a) {
 }
 
 // A folder that holds nothing of value: absent, or left by a run that died before its first
-// checkpoint.
+// checkpoint, damaged ones included.
 void check_that_out_is_free(const fs::path& out) {
-  if (fs::exists(out) && !fs::is_directory(out))
-    throw std::runtime_error(out.string() + ": is a file; --out names a folder");
-  if (newest_valid_checkpoint(out, [](const std::string&) {}))
+  check_holds_no_model(out);
+  if (holds_checkpoints(out))
     throw std::runtime_error(out.string() +
                              ": already holds a run; --resume continues it, another --out starts a "
                              "new one");
-  if (fs::exists(out / "model.safetensors"))
-    throw std::runtime_error(out.string() + ": holds a model; another --out keeps it");
 }
 
 int start(const cxxopts::ParseResult& a) {
   const Preset chosen = preset(a["preset"].as<std::string>());
   RunConfig run = run_config(a, chosen.run);
-  const Index vocabulary = a["vocab"].as<Index>();
-  if (vocabulary < 1 || vocabulary > 65536)
-    throw UsageError("--vocab must lie between 1 and 65536: shards hold 16-bit ids");
+  std::optional<fs::path> init;
+  if (a.count("init")) init = resolve_model_folder(a["init"].as<std::string>());
+  const auto given = given_shape(a, init);
+  const Index vocabulary = shard_vocabulary(a, given);
   const fs::path out = a.count("dry-run") ? fs::path() : fs::path(required(a, "out"));
   if (!out.empty()) check_that_out_is_free(out);
   DataSplit data = load_data(paths(run.data), paths(run.validation_data), std::int32_t(vocabulary));
   run.tokenizer = data.bytes ? "bytes" : "shards";
-  const ModelConfig config = model_config(a, chosen, run, data.vocabulary);
+  const ModelConfig config = model_config(a, chosen, given, run, data.vocabulary);
   ReferenceModel model(config, run.micro_sequences, run.positions);
   initialise(model.parameters(), run.seed);
-  if (a.count("init"))
-    load_parameters(resolve_model_folder(a["init"].as<std::string>()), model.parameters(),
-                    a.count("mixing") > 0);
+  if (init) {
+    check_tokenizer(data, run.data.front(), *init, config);
+    load_parameters(*init, model.parameters(), a.count("mixing") > 0);
+  }
   print_plan(model, run, data);
   if (a.count("dry-run")) return 0;
+  fs::create_directories(out);
+  fs::remove(out / "tokenizer.json");    // of a run that died here before its first checkpoint
+  if (init) copy_tokenizer(*init, out);  // samples and evaluations go through the same tokenizer
   RunState state;
   state.config = run;
   return train_and_report(model, std::move(data), std::move(state), out);

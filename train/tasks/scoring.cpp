@@ -28,7 +28,7 @@ class Batcher {
 
   /// Calls result(window, loss, greedy) for every counted token of every window, in order.
   template <class Result>
-  void run(const std::vector<Window>& windows, const std::function<void(std::size_t)>& report,
+  void run(const std::vector<Window>& windows, const ScoringProgress& report,
            const Result& result) {
     for (std::size_t first = 0; first < windows.size(); first += B_) {
       const std::size_t count = std::min(B_, windows.size() - first);
@@ -46,7 +46,7 @@ class Batcher {
         for (std::size_t t = 0; t < T_; ++t)
           if (targets_[b * T_ + t] != kIgnoredTarget)
             result(first + b, losses_[b * T_ + t], greedy_[b * T_ + t] != 0);
-      report(first + count);
+      report(first + count, windows.size());
     }
   }
 
@@ -61,7 +61,7 @@ class Batcher {
 }  // namespace
 
 std::vector<Score> score(Model& model, const std::vector<ScoringRequest>& requests, Index sequences,
-                         Index positions, const std::function<void(std::size_t)>& report) {
+                         Index positions, const ScoringProgress& report) {
   std::vector<Window> windows;
   for (const auto& request : requests) {
     if (request.context.empty() || request.continuation.empty())
@@ -89,8 +89,7 @@ std::vector<Score> score(Model& model, const std::vector<ScoringRequest>& reques
 }
 
 RollingScore score_rolling(Model& model, const std::vector<std::int32_t>& tokens, Index sequences,
-                           Index positions, Index stride,
-                           const std::function<void(std::size_t)>& report) {
+                           Index positions, Index stride, const ScoringProgress& report) {
   if (tokens.size() < 2) throw std::invalid_argument("the text has fewer than two tokens");
   if (stride < 1 || stride > positions)
     throw std::invalid_argument("the stride must lie between 1 and the window's " +

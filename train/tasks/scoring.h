@@ -8,6 +8,9 @@
 
 namespace attnres {
 
+/// Told after every batch: how many windows of how many are scored.
+using ScoringProgress = std::function<void(std::size_t done, std::size_t all)>;
+
 struct ScoringRequest {
   std::vector<std::int32_t> context, continuation;  ///< neither may be empty
 };
@@ -19,9 +22,9 @@ struct Score {
 
 /// Scores all requests, `sequences` at a time in windows of the model's state; a request that is
 /// longer than a window loses the beginning of its context.  The numbers do not depend on
-/// `sequences`.  report(done) is called after every batch.
+/// `sequences`.
 std::vector<Score> score(Model& model, const std::vector<ScoringRequest>& requests, Index sequences,
-                         Index positions, const std::function<void(std::size_t)>& report);
+                         Index positions, const ScoringProgress& report);
 
 struct RollingScore {
   double loss_sum = 0;     ///< nats
@@ -31,7 +34,6 @@ struct RollingScore {
 /// The loss of a long text in windows of `positions` tokens that begin `stride` apart: every token
 /// but the first is scored once, in the first window that holds it and what comes before it.
 RollingScore score_rolling(Model& model, const std::vector<std::int32_t>& tokens, Index sequences,
-                           Index positions, Index stride,
-                           const std::function<void(std::size_t)>& report);
+                           Index positions, Index stride, const ScoringProgress& report);
 
 }  // namespace attnres

@@ -17,21 +17,35 @@ namespace {
 using nlohmann::json;
 using Result = nlohmann::ordered_json;
 
-// The objects of a jsonl file, at most `limit` unless that is 0.
-std::vector<json> read_lines(const std::filesystem::path& path, std::size_t limit) {
+// A line of a jsonl file.
+struct Example {
+  json object;
+  std::string where;  // FILE:LINE
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw std::runtime_error(where + ": " + what);
+  }
+  std::string text(const char* key) const {
+    if (!object.contains(key) || !object[key].is_string())
+      refuse(std::string("has no string \"") + key + '"');
+    return object[key].get<std::string>();
+  }
+};
+
+// At most `limit` examples unless that is 0.
+std::vector<Example> read_examples(const std::filesystem::path& path, std::size_t limit) {
   std::istringstream lines(read_file(path));
-  std::vector<json> objects;
+  std::vector<Example> examples;
   std::size_t number = 0;
-  for (std::string line; std::getline(lines, line) && (limit == 0 || objects.size() < limit);) {
+  for (std::string line; std::getline(lines, line) && (limit == 0 || examples.size() < limit);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    objects.push_back(json::parse(line, nullptr, false));
-    if (!objects.back().is_object())
-      throw std::runtime_error(path.string() + ":" + std::to_string(number) +
-                               ": is no JSON object");
+    examples.push_back(
+        {json::parse(line, nullptr, false), path.string() + ":" + std::to_string(number)});
+    if (!examples.back().object.is_object()) examples.back().refuse("is no JSON object");
   }
-  if (objects.empty()) throw std::runtime_error(path.string() + ": holds no examples");
-  return objects;
+  if (examples.empty()) throw std::runtime_error(path.string() + ": holds no examples");
+  return examples;
 }
 
 // Encodes context and continuation as one text, so that the cut lies where the tokenizer puts it.
@@ -77,16 +91,10 @@ std::string capitalized(const std::string& text) {
   return result;
 }
 
-std::string text_of(const json& object, const char* key, const std::filesystem::path& path) {
-  if (!object.contains(key) || !object[key].is_string())
-    throw std::runtime_error(path.string() + ": an example has no string \"" + key + "\"");
-  return object[key].get<std::string>();
-}
-
 // In windows that hold the longest request, in steps of 64 tokens.
 std::vector<Score> score_all(const ModelForWindow& model,
                              const std::vector<ScoringRequest>& requests, const TaskOptions& o,
-                             const std::function<void(std::size_t)>& report) {
+                             const ScoringProgress& report) {
   std::size_t longest = 1;
   for (const auto& request : requests)
     longest = std::max(longest, request.context.size() + request.continuation.size() - 1);
@@ -101,9 +109,10 @@ double standard_error(double share, std::size_t n) {
 }  // namespace
 
 Result wikitext_task(const ModelForWindow& model, const Tokenizer& tokenizer, const TaskOptions& o,
-                     const std::function<void(std::size_t)>& report) {
+                     const ScoringProgress& report) {
   const std::string text = read_file(o.data);
   const auto tokens = tokenizer.encode(text);
+  if (tokens.size() < 2) throw std::runtime_error(o.data.string() + ": has fewer than two tokens");
   const RollingScore sum =
       score_rolling(model(o.positions), tokens, o.sequences, o.positions, o.stride, report);
   std::istringstream stream(text);
@@ -124,13 +133,12 @@ Result wikitext_task(const ModelForWindow& model, const Tokenizer& tokenizer, co
 }
 
 Result lambada_task(const ModelForWindow& model, const Tokenizer& tokenizer, const TaskOptions& o,
-                    const std::function<void(std::size_t)>& report) {
+                    const ScoringProgress& report) {
   std::vector<ScoringRequest> requests;
-  for (const json& object : read_lines(o.data, o.limit)) {
-    const std::string text = text_of(object, "text", o.data);
+  for (const Example& example : read_examples(o.data, o.limit)) {
+    const std::string text = example.text("text");
     const std::size_t space = text.rfind(' ');
-    if (space == std::string::npos || space == 0)
-      throw std::runtime_error(o.data.string() + ": a text has no last word after a space");
+    if (space == std::string::npos || space == 0) example.refuse("has no last word after a space");
     requests.push_back(request_for(tokenizer, text.substr(0, space), text.substr(space)));
   }
   const auto scores = score_all(model, requests, o, report);
@@ -161,27 +169,41 @@ std::string clean_hellaswag(std::string text) {
   return text;
 }
 
+namespace {
+
+// The index of the right ending: a number, or a digit in quotes.
+std::size_t label_of(const Example& example) {
+  const json label = example.object.value("label", json());
+  for (std::size_t i = 0; i < 4; ++i)
+    if (label == i || label == std::to_string(i)) return i;
+  example.refuse("has no \"label\" from 0 to 3");
+}
+
+std::vector<std::string> endings_of(const Example& example) {
+  const json endings = example.object.value("endings", json());
+  std::vector<std::string> cleaned;
+  if (endings.is_array() && endings.size() == 4)
+    for (const json& ending : endings)
+      if (ending.is_string()) cleaned.push_back(clean_hellaswag(ending.get<std::string>()));
+  if (cleaned.size() != 4) example.refuse("has no \"endings\", four strings");
+  return cleaned;
+}
+
+}  // namespace
+
 Result hellaswag_task(const ModelForWindow& model, const Tokenizer& tokenizer, const TaskOptions& o,
-                      const std::function<void(std::size_t)>& report) {
+                      const ScoringProgress& report) {
   std::vector<ScoringRequest> requests;
   std::vector<std::size_t> labels;
   std::vector<double> lengths;  // of endings, in characters
-  for (const json& object : read_lines(o.data, o.limit)) {
-    const std::string context = clean_hellaswag(text_of(object, "activity_label", o.data) + ": " +
-                                                text_of(object, "ctx_a", o.data) + " " +
-                                                capitalized(text_of(object, "ctx_b", o.data)));
-    const json& endings = object.contains("endings") ? object["endings"] : json();
-    const json& label = object.contains("label") ? object["label"] : json();
-    labels.push_back(label.is_string() ? std::size_t(std::stoul(label.get<std::string>()))
-                     : label.is_number_unsigned() ? label.get<std::size_t>()
-                                                  : 4);
-    if (!endings.is_array() || endings.size() != 4 || labels.back() > 3)
-      throw std::runtime_error(o.data.string() +
-                               ": an example has not four endings and a label from 0 to 3");
-    for (const json& ending : endings) {
-      const std::string text = clean_hellaswag(ending.get<std::string>());
-      requests.push_back(request_for(tokenizer, context, " " + text));
-      lengths.push_back(double(code_points(text).size()));
+  for (const Example& example : read_examples(o.data, o.limit)) {
+    const std::string context =
+        clean_hellaswag(example.text("activity_label") + ": " + example.text("ctx_a") + " " +
+                        capitalized(example.text("ctx_b")));
+    labels.push_back(label_of(example));
+    for (const std::string& ending : endings_of(example)) {
+      requests.push_back(request_for(tokenizer, context, " " + ending));
+      lengths.push_back(double(code_points(ending).size()));
     }
   }
   const auto scores = score_all(model, requests, o, report);

@@ -1,4 +1,5 @@
-// Published evaluation sets, scored as lm-evaluation-harness defines it (Gao et al. 2021).
+// Published evaluation sets: LAMBADA and HellaSwag as lm-evaluation-harness scores them (Gao et al.
+// 2021), WikiText-2 in sliding windows over the raw text.
 #pragma once
 
 #include <filesystem>
@@ -24,18 +25,15 @@ struct TaskOptions {
 /// WikiText-2 raw (or any text): {"loss", "perplexity", "word_perplexity", "bits_per_byte", ...}.
 /// The text is one document; a word is what white space separates, in the text as it is read.
 nlohmann::ordered_json wikitext_task(const ModelForWindow& model, const Tokenizer& tokenizer,
-                                     const TaskOptions& options,
-                                     const std::function<void(std::size_t)>& report);
+                                     const TaskOptions& options, const ScoringProgress& report);
 /// LAMBADA, OpenAI's variant, jsonl {"text"}: the last word after a space is the continuation.
 /// {"accuracy": share predicted greedily, "perplexity": exp of the mean negative log likelihood}.
 nlohmann::ordered_json lambada_task(const ModelForWindow& model, const Tokenizer& tokenizer,
-                                    const TaskOptions& options,
-                                    const std::function<void(std::size_t)>& report);
+                                    const TaskOptions& options, const ScoringProgress& report);
 /// HellaSwag, the published jsonl: {"acc": by log likelihood, "acc_norm": divided by the ending's
 /// characters}.
 nlohmann::ordered_json hellaswag_task(const ModelForWindow& model, const Tokenizer& tokenizer,
-                                      const TaskOptions& options,
-                                      const std::function<void(std::size_t)>& report);
+                                      const TaskOptions& options, const ScoringProgress& report);
 
 /// lm-evaluation-harness's cleaning of a HellaSwag text: brackets out, " [title]" to ". ".
 std::string clean_hellaswag(std::string text);

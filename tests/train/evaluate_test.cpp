@@ -27,6 +27,21 @@ TEST_CASE("evaluation is the same for any batch size") {
   CHECK(first.bits_per_byte() == doctest::Approx(first.loss() / std::numbers::ln2));
 }
 
+TEST_CASE("a model made for inference has the same losses, bit for bit, and cannot be trained") {
+  ReferenceModel training(tiny_model(), 2, 16), inference(tiny_model(), 2, 16, Use::inference);
+  make_interesting(training.parameters());
+  make_interesting(inference.parameters());
+  const Windows windows(small_data().validation, 16);
+  const Evaluation a = evaluate(training, windows, windows.count(), 2, true);
+  const Evaluation b = evaluate(inference, windows, windows.count(), 2, true);
+  CHECK(a.loss_sum == b.loss_sum);
+  std::vector<std::int32_t> tokens(32, 1), targets(32, 2);
+  CHECK(contains(error_of([&] {
+                   inference.accumulate({2, 16, tokens, targets}, 1.0f);
+                 }),
+                 "no gradients"));
+}
+
 TEST_CASE("an untrained model is as good as guessing; ignored targets do not count") {
   ReferenceModel model(tiny_model(), 4, 16);
   initialise(model.parameters(), 1);

@@ -34,12 +34,13 @@ evaluations() {
 }
 echo "validation loss, nats per token"
 printf '%-12s' "after steps"
-evaluations "$plain" step | xargs printf '%10s'
+evaluations "$plain" step | xargs printf '%11s'
 for run in "$plain" "$delta"; do
   printf '\n%-12s' "$run"
-  evaluations "$run" loss | xargs printf '%10.4f'
+  evaluations "$run" loss | xargs printf '%11.6f'
 done
 printf '\n'
-"$program" inspect --checkpoint "$out/$delta" --batch 2 --batches 4 --seq 256 >"$out/inspect.txt"
+"$program" inspect --checkpoint "$out/$delta" --data "$out/shards/*.bin" --batch 2 --batches 4 --seq 256 \
+  >"$out/inspect.txt"
 awk '$2 == 0 && $(NF - 1) == "gate" { g = $NF < 0 ? -$NF : $NF; sum += g; n++; if (g > most) { most = g; site = $1 } }
      END { printf "gates: %d, mean magnitude %.4f, largest %.4f (%s)\n", n, sum / n, most, site }' "$out/inspect.txt"

@@ -12,7 +12,7 @@ namespace {
 // "emb", "a0", "m0", ...: the source in three letters.
 std::string short_source(Index source) {
   if (source == 0) return "emb";
-  return (source % 2 == 1 ? "a" : "m") + std::to_string((source - 1) / 2);
+  return format("%c%ld", source % 2 == 1 ? 'a' : 'm', long((source - 1) / 2));
 }
 
 std::string short_site(Index site, Index last) {

@@ -86,7 +86,7 @@ int eval_command(int argc, char** argv) {
   option<Index>(options, "", "tokens", "N", "Evaluate the first N tokens; 0: all", "0");
   option<Index>(options, "", "seq", "T", "Window length, tokens; 0: the model's, at most 1024",
                 "0");
-  option<Index>(options, "", "batch", "B", "Windows at a time; the result does not depend on it",
+  option<Index>(options, "", "batch", "B", "Windows at a time; changes no more than the rounding",
                 "8");
   option<std::string>(options, "", "json", "FILE", "Also write the result to FILE");
   option<std::string>(options, "Tasks", "task", "NAME", "wikitext2, lambada or hellaswag");

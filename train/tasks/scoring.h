@@ -22,7 +22,7 @@ struct Score {
 
 /// Scores all requests, `sequences` at a time in windows of the model's state; a request that is
 /// longer than a window loses the beginning of its context.  The numbers do not depend on
-/// `sequences`.
+/// `sequences`, but for the rounding of products of another shape.
 std::vector<Score> score(Model& model, const std::vector<ScoringRequest>& requests, Index sequences,
                          Index positions, const ScoringProgress& report);
 

@@ -82,7 +82,7 @@ void DocumentReader::drop(std::size_t bytes) {
   offset_ += bytes;
 }
 
-// A part ends at a separator, or at the first line end past kPartBytes that no white space follows.
+// A part ends with its document, or at the first place past kPartBytes where it may be cut.
 bool DocumentReader::next_text(DocumentPart& part) {
   constexpr std::size_t kLookAhead = 16;  // longer than a document's end and than a character
   std::size_t end = 0, skip = 0, searched = 0;

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -105,8 +104,7 @@ bool is_token_shard(const std::filesystem::path& path) {
 
 template <class Id>
 void write_token_shard(const std::filesystem::path& path, const std::vector<Id>& tokens) {
-  if (tokens.size() > std::size_t(std::numeric_limits<std::int32_t>::max()))
-    refuse(path, "a shard holds at most 2^31 - 1 tokens");
+  if (tokens.size() > kMostShardTokens) refuse(path, "a shard holds at most 2^31 - 1 tokens");
   Header header{};
   header[0] = ShardFormat<Id>::kMagic;
   header[1] = ShardFormat<Id>::kVersion;

@@ -60,7 +60,9 @@ class TokenShard {
 /// Whether the file begins with a shard magic.
 bool is_token_shard(const std::filesystem::path& path);
 
-/// Writes a shard of 16-bit or 32-bit ids, at most 2^31 - 1 of them, atomically.  Throws
+inline constexpr std::size_t kMostShardTokens = 0x7fffffff;  // the header counts in 32 bits
+
+/// Writes a shard of 16-bit or 32-bit ids, at most kMostShardTokens of them, atomically.  Throws
 /// std::runtime_error if the disk does not take it.
 template <class Id>
 void write_token_shard(const std::filesystem::path& path, const std::vector<Id>& tokens);

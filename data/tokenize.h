@@ -11,8 +11,6 @@
 
 namespace attnres {
 
-constexpr std::size_t kMostShardTokens = 0x7fffffff;  // the header counts in 32 bits
-
 struct TokenizeJob {
   std::vector<std::filesystem::path> files;  ///< text or jsonl, see DocumentReader
   std::string tokenizer = "gpt2";            ///< see Tokenizer::open

@@ -41,6 +41,11 @@ TokenizeJob job_for(std::vector<fs::path> files, const fs::path& out) {
   return job;
 }
 
+bool finish(const TokenizeJob& job) {
+  return tokenize(
+      job, [](const auto&) {}, kGoOn);
+}
+
 void append(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& more) {
   ids.push_back(50256);
   ids.insert(ids.end(), more.begin(), more.end());
@@ -98,8 +103,7 @@ TEST_CASE("a long document in parts has the ids of the whole") {
   }
   if (!text.ends_with("<|endoftext|>\n")) CHECK(rebuilt == text);
   CHECK(parts >= 4);
-  CHECK(tokenize(
-      job, [](const auto&) {}, kGoOn));
+  CHECK(finish(job));
   std::vector<std::int32_t> expected;
   const Tokenizer gpt2 = Tokenizer::gpt2();
   std::size_t begin = 0;
@@ -153,8 +157,7 @@ TEST_CASE("a document ends at its marker at the end of a line of either kind, or
 TEST_CASE("interrupted anywhere and run again, the shards have the same bytes") {
   Inputs inputs;
   TemporaryFolder whole;
-  CHECK(tokenize(
-      job_for(inputs.files, whole.path()), [](const auto&) {}, kGoOn));
+  CHECK(finish(job_for(inputs.files, whole.path())));
   for (int interruptions = 1; interruptions < 4; ++interruptions) {
     TemporaryFolder out;
     TokenizeJob job = job_for(inputs.files, out.path());
@@ -184,8 +187,7 @@ TEST_CASE("an exception between shards leaves what the next call goes on from") 
   CHECK(!before["complete"].get<bool>());
   CHECK(before["shards"].size() > 3);
   CHECK(before["position"]["skip"].get<long>() > 0);  // in the middle of a document
-  CHECK(tokenize(
-      job, [](const auto&) {}, kGoOn));
+  CHECK(finish(job));
   CHECK(tokens_in(out.path()) == inputs.expected);
 }
 
@@ -193,42 +195,26 @@ TEST_CASE("files are known by their content: moved, they are the same job") {
   TemporaryFolder folder, out;
   write_text(folder / "a.txt", "One.");
   TokenizeJob job = job_for({folder / "a.txt"}, out.path());
-  CHECK(tokenize(
-      job, [](const auto&) {}, kGoOn));
+  CHECK(finish(job));
   fs::rename(folder / "a.txt", folder / "b.txt");
   job.files = {folder / "b.txt"};
-  CHECK(tokenize(
-      job, [](const auto&) {}, kGoOn));
+  CHECK(finish(job));
   write_text(folder / "b.txt", "Two.");
-  CHECK(contains(error_of([&] {
-                   tokenize(
-                       job, [](const auto&) {}, kGoOn);
-                 }),
-                 "belongs to another job"));
+  CHECK(contains(error_of([&] { finish(job); }), "belongs to another job"));
 }
 
 TEST_CASE("a finished job is not done twice, another job is refused") {
   Inputs inputs;
   TemporaryFolder out;
   TokenizeJob job = job_for(inputs.files, out.path());
-  CHECK(tokenize(
-      job, [](const auto&) {}, kGoOn));
+  CHECK(finish(job));
   const auto written = fs::last_write_time(out / "shard_000000.bin");
-  CHECK(tokenize(
-      job, [](const auto&) {}, kGoOn));
+  CHECK(finish(job));
   CHECK(fs::last_write_time(out / "shard_000000.bin") == written);
   fs::remove(out / "shard_000001.bin");
-  CHECK(contains(error_of([&] {
-                   tokenize(
-                       job, [](const auto&) {}, kGoOn);
-                 }),
-                 "shard_000001.bin: is missing"));
+  CHECK(contains(error_of([&] { finish(job); }), "shard_000001.bin: is missing"));
   job.shard_tokens = 999;
-  CHECK(contains(error_of([&] {
-                   tokenize(
-                       job, [](const auto&) {}, kGoOn);
-                 }),
-                 "belongs to another job"));
+  CHECK(contains(error_of([&] { finish(job); }), "belongs to another job"));
 }
 
 TEST_CASE("a vocabulary beyond 16 bits gets shards of 32-bit ids") {
@@ -245,8 +231,7 @@ TEST_CASE("a vocabulary beyond 16 bits gets shards of 32-bit ids") {
   write_text(folder / "text.txt", "abba");
   TokenizeJob job = job_for({folder / "text.txt"}, folder / "out");
   job.tokenizer = (folder / "tokenizer.json").string();
-  CHECK(tokenize(
-      job, [](const auto&) {}, kGoOn));
+  CHECK(finish(job));
   const TokenShard shard(folder / "out/shard_000000.bin", 70001);
   const auto ids = std::get<std::span<const std::uint32_t>>(shard.tokens());
   CHECK(std::vector<std::uint32_t>(ids.begin(), ids.end()) ==
@@ -255,12 +240,7 @@ TEST_CASE("a vocabulary beyond 16 bits gets shards of 32-bit ids") {
 
 TEST_CASE("what cannot be tokenized is said in one line") {
   TemporaryFolder folder;
-  const auto failure = [&](TokenizeJob job) {
-    return error_of([&] {
-      tokenize(
-          job, [](const auto&) {}, kGoOn);
-    });
-  };
+  const auto failure = [&](TokenizeJob job) { return error_of([&] { finish(job); }); };
   const fs::path out = folder / "out";
   CHECK(contains(failure(job_for({folder / "none.txt"}, out)), "none.txt: no such file"));
   write_text(folder / "bad.jsonl", "{\"text\": \"fine\"}\n{\"txt\": 1}\n");

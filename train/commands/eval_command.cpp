@@ -77,9 +77,8 @@ int eval_command(int argc, char** argv) {
   cxxopts::Options options(
       "attnres eval",
       "Loss, perplexity and bits per byte over non-overlapping windows; with --task a published\n"
-      "evaluation set: lambada and hellaswag as lm-evaluation-harness defines them, wikitext2 in "
-      "sliding\n"
-      "windows over the raw file.\n");
+      "evaluation set: lambada and hellaswag as lm-evaluation-harness defines them,\n"
+      "wikitext2 in sliding windows over the raw file.\n");
   option<std::string>(options, "", "checkpoint", "DIR", "Run, checkpoint or Hugging Face folder");
   option<std::vector<std::string>>(options, "", "data", "FILES",
                                    "Text files (bytes) or token shards, comma-separated");

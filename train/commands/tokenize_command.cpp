@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "data/token_shard.h"
 #include "data/tokenize.h"
 #include "reference/parallel.h"
 #include "train/commands/command.h"
